@@ -1,0 +1,28 @@
+# Compiler flags of the style guide, as an interface target.
+add_library(espl_flags INTERFACE)
+target_compile_features(espl_flags INTERFACE c_std_11)
+set(CMAKE_C_EXTENSIONS OFF)
+target_compile_definitions(espl_flags INTERFACE _GNU_SOURCE)
+target_compile_options(espl_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wvla -Wformat=2 -ffp-contract=off -fno-strict-aliasing>)
+target_include_directories(espl_flags INTERFACE
+    ${PROJECT_SOURCE_DIR}/pipeline ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/kernels/include)
+if(ESPL_WERROR)
+    target_compile_options(espl_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
+endif()
+if(ESPL_ANALYZE)
+    target_compile_options(espl_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fanalyzer>)
+endif()
+if(ESPL_SANITIZE)
+    target_compile_options(espl_flags INTERFACE -fsanitize=address,undefined
+                           -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+    target_link_options(espl_flags INTERFACE -fsanitize=address,undefined)
+endif()
+if(ESPL_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "ESPL_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
+    endif()
+    target_compile_options(espl_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined)
+    target_link_options(espl_flags INTERFACE -fsanitize=address,undefined)
+endif()

@@ -1,0 +1,157 @@
+/* Plain C interface of the kernels: one table of functions per backend with identical signatures.
+ *
+ * `ref` is complete, obvious and slow: the oracle of the tests. `cpu` uses OpenBLAS and OpenMP. On
+ * both, memory is host memory. Matrices are row-major; "(a, b)" is rows x columns. W is (out, in)
+ * and a linear layer computes y = x W^T + bias. Results do not depend on the number of threads:
+ * work is cut into pieces whose borders depend on shapes alone, and every reduction has a fixed
+ * order. Subset of C11 that is also C++: no flexible arrays, no restrict, no compound literals. */
+#ifndef ESPALIER_KERNELS_H
+#define ESPALIER_KERNELS_H
+
+#include "core/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct espl_backend;
+
+/** y (tokens, out) = x (tokens, in) * W (out, in)^T + bias (out). */
+struct espl_gemm_shape {
+    size_t tokens;
+    size_t in;
+    size_t out;
+};
+
+/** Causal self-attention over `windows` independent sequences of `tokens` positions.
+ *  q: (windows*tokens, heads*head_dim); k, v: (windows*tokens, kv_heads*head_dim);
+ *  query head h reads key/value head h / (heads / kv_heads). */
+struct espl_attention_shape {
+    size_t windows;
+    size_t tokens;
+    size_t heads;
+    size_t kv_heads;
+    size_t head_dim;
+    float scale; /* multiplies q.k */
+};
+
+/** Weights (rows, cols); a bit mask has espl_mask_stride(cols) bytes a row, bit 0 of a byte first,
+ * 1 = kept; unused bits of the last byte are 0. */
+struct espl_matrix_shape {
+    size_t rows;
+    size_t cols;
+};
+
+static inline size_t espl_mask_stride(size_t cols)
+{
+    return (cols + 7u) / 8u;
+}
+
+/** Every pointer is borrowed and non-NULL unless the comment says otherwise. All functions return
+ *  ESPL_OK, or ESPL_E_UNSUPPORTED for shapes the backend cannot do, or ESPL_E_NOMEM. */
+struct espl_ops {
+    const char *name;
+
+    /* bias: NULL allowed. y must not overlap x. */
+    enum espl_status (*gemm_f32)(struct espl_backend *backend, const struct espl_gemm_shape *shape,
+                                 const float *x, const float *w, const float *bias, float *y,
+                                 struct espl_error *err);
+    /* RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain, per row of x (tokens, width). y may be x. */
+    enum espl_status (*rmsnorm)(struct espl_backend *backend, size_t tokens, size_t width,
+                                const float *x, const float *gain, float eps, float *y,
+                                struct espl_error *err);
+    /* LayerNorm with biased variance. gain, bias: NULL allowed (1 and 0). y may be x. */
+    enum espl_status (*layernorm)(struct espl_backend *backend, size_t tokens, size_t width,
+                                  const float *x, const float *gain, const float *bias, float eps,
+                                  float *y, struct espl_error *err);
+    /* Rotary embedding in place, half-split form (rotate_half): x (windows*tokens, heads*head_dim),
+     * position = row index within its window; inv_freq (head_dim/2); cos and sin times `magnitude`.
+     */
+    enum espl_status (*rope)(struct espl_backend *backend, size_t windows, size_t tokens,
+                             size_t heads, size_t head_dim, const float *inv_freq, float magnitude,
+                             float *x, struct espl_error *err);
+    /* y (windows*tokens, heads*head_dim) */
+    enum espl_status (*attention)(struct espl_backend *backend,
+                                  const struct espl_attention_shape *shape, const float *q,
+                                  const float *k, const float *v, float *y, struct espl_error *err);
+    /* gate <- silu(gate) * up, elementwise over count values. */
+    enum espl_status (*silu_mul)(struct espl_backend *backend, size_t count, float *gate,
+                                 const float *up, struct espl_error *err);
+    /* x <- max(x, 0) */
+    enum espl_status (*relu)(struct espl_backend *backend, size_t count, float *x,
+                             struct espl_error *err);
+    /* x <- gelu(x): exact (erf), as timm and OPT's "gelu" use it. */
+    enum espl_status (*gelu)(struct espl_backend *backend, size_t count, float *x,
+                             struct espl_error *err);
+    /* y <- y + x */
+    enum espl_status (*add)(struct espl_backend *backend, size_t count, const float *x, float *y,
+                            struct espl_error *err);
+    /* Negative log-likelihood of targets (tokens) under logits (tokens, vocab); target < 0 = skip
+     * (0). nll (tokens), natural logarithm. */
+    enum espl_status (*cross_entropy)(struct espl_backend *backend, size_t tokens, size_t vocab,
+                                      const float *logits, const int32_t *targets, double *nll,
+                                      struct espl_error *err);
+    /* KL(p || q) per token from two logit rows, natural logarithm. kl (tokens). */
+    enum espl_status (*kl_divergence)(struct espl_backend *backend, size_t tokens, size_t vocab,
+                                      const float *logits_p, const float *logits_q, double *kl,
+                                      struct espl_error *err);
+    /* sums (width) += per-column sums of squares of x (tokens, width), accumulated in double in row
+     * order so that the result does not depend on the thread count. */
+    enum espl_status (*column_sumsq)(struct espl_backend *backend, size_t tokens, size_t width,
+                                     const float *x, double *sums, struct espl_error *err);
+    /* Wanda score (rows, cols) = |W| * norm (cols), float32. [Sun et al. 2023, eq. 1] */
+    enum espl_status (*wanda_score)(struct espl_backend *backend,
+                                    const struct espl_matrix_shape *shape, const float *w,
+                                    const float *norm, float *score, struct espl_error *err);
+    /* Mask that removes, in every row, the `prune` smallest scores; ties: lower column removed
+     * first. */
+    enum espl_status (*row_mask)(struct espl_backend *backend,
+                                 const struct espl_matrix_shape *shape, const float *score,
+                                 size_t prune, uint8_t *mask, struct espl_error *err);
+    /* Mask that keeps the n largest scores of every m consecutive columns; ties: lower column
+     * removed first. cols % m must be 0 unless keep_tail: then a short last window stays dense. */
+    enum espl_status (*nm_mask)(struct espl_backend *backend, const struct espl_matrix_shape *shape,
+                                const float *score, size_t n, size_t m, bool keep_tail,
+                                uint8_t *mask, struct espl_error *err);
+    /* w <- 0 where the mask bit is 0 */
+    enum espl_status (*apply_mask)(struct espl_backend *backend,
+                                   const struct espl_matrix_shape *shape, const uint8_t *mask,
+                                   float *w, struct espl_error *err);
+    /* float32 from IEEE half and bfloat16 words; exact */
+    enum espl_status (*f16_to_f32)(struct espl_backend *backend, size_t count, const uint16_t *x,
+                                   float *y, struct espl_error *err);
+    enum espl_status (*bf16_to_f32)(struct espl_backend *backend, size_t count, const uint16_t *x,
+                                    float *y, struct espl_error *err);
+};
+
+/** Opens a backend: "ref", "cpu" (or "auto", which is cpu until a CUDA backend is built in).
+ *  threads: 0 = all the process may use. Errors: ESPL_E_UNSUPPORTED for a name this build lacks. */
+enum espl_status espl_backend_open(const char *name, unsigned threads, struct espl_backend **out,
+                                   struct espl_error *err);
+void espl_backend_close(struct espl_backend *backend);
+const struct espl_ops *espl_backend_ops(const struct espl_backend *backend);
+unsigned espl_backend_threads(const struct espl_backend *backend);
+
+/** What the linked BLAS says of itself. */
+struct espl_blas_info {
+    char core[32];            /* "SkylakeX" */
+    char config[160];         /* openblas_get_config() */
+    char parallel[16];        /* "serial", "pthreads", "openmp" */
+    bool old_core_on_new_cpu; /* 1999-class kernels on a CPU with AVX2: see espl_blas_better_core()
+                               */
+};
+void espl_blas_get_info(struct espl_blas_info *info);
+/** OPENBLAS_CORETYPE to set before a restart of the process, or NULL when the choice is fine.
+ *  core: as OpenBLAS reports it; OpenBLAS 0.3.21 picks Prescott on CPUs newer than itself (#4267).
+ */
+const char *espl_blas_better_core(const char *core, bool has_avx2_fma, bool has_avx512);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

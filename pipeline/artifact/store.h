@@ -1,0 +1,63 @@
+/* The content-addressed store under results/:
+ *
+ *   store/ab/<key>[.<port>].h5       artifacts, immutable; <key> = recipe key, ab = its first two
+ * digits store/ab/<key>[.<port>].json     side file: when, where, by which run it was made,
+ * volatile metrics partial/                         private files of running stages, resume units,
+ * locks runs/<run id>/                   run records by-name/<job>/                   links and
+ * metrics.json for people and scripts index/                           caches that may be deleted
+ * at any time
+ */
+#ifndef ESPL_ARTIFACT_STORE_H
+#define ESPL_ARTIFACT_STORE_H
+
+#include "artifact/artifact.h"
+#include "core/error.h"
+#include "core/fs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct espl_store {
+    char root[ESPL_PATH_MAX]; /* absolute */
+};
+
+/** Creates the folders when missing and removes private files whose owner process is gone.
+ *  root: results folder, relative to the working folder or absolute. */
+enum espl_status espl_store_open(const char *root, struct espl_store *store,
+                                 struct espl_error *err);
+/** Read-only use (`plan`, `status`): creates nothing; a missing folder is an empty store. */
+enum espl_status espl_store_open_readonly(const char *root, struct espl_store *store,
+                                          struct espl_error *err);
+
+/** Path of an artifact. port: NULL or "" for the only output of a stage. */
+enum espl_status espl_store_artifact_path(const struct espl_store *store, const char *key,
+                                          const char *port, char out[ESPL_PATH_MAX],
+                                          struct espl_error *err);
+/** Is it there? (A published file is complete by construction.) */
+bool espl_store_has(const struct espl_store *store, const char *key, const char *port);
+/** Path for a private file of this process: partial/<key>.<name>.<pid>.tmp */
+enum espl_status espl_store_private_path(const struct espl_store *store, const char *key,
+                                         const char *name, char out[ESPL_PATH_MAX],
+                                         struct espl_error *err);
+/** Publishes a finished artifact file. Losing the race to another process is success. */
+enum espl_status espl_store_publish(const struct espl_store *store, const char *private_path,
+                                    const char *key, const char *port, struct espl_error *err);
+/** Folder of resume units of a key (partial/<key>.units/), created when `create`. */
+enum espl_status espl_store_units_dir(const struct espl_store *store, const char *key, bool create,
+                                      char out[ESPL_PATH_MAX], struct espl_error *err);
+/** partial/<key>.lock */
+enum espl_status espl_store_lock_path(const struct espl_store *store, const char *key,
+                                      char out[ESPL_PATH_MAX], struct espl_error *err);
+
+/** Finds the one artifact whose key starts with `prefix` (at least 6 hex digits).
+ *  Errors: NOTFOUND, KIND when several match. */
+enum espl_status espl_store_find(const struct espl_store *store, const char *prefix,
+                                 char out_path[ESPL_PATH_MAX], struct espl_error *err);
+
+/** SHA-256 of an external file, remembered in index/ by (path, size, mtime in ns, inode), so that a
+ *  large checkpoint is read once. rehash: distrust the memory. store: NULL = no memory. */
+enum espl_status espl_store_file_hash(const struct espl_store *store, const char *path, bool rehash,
+                                      char hex[ESPL_SHA256_HEX], struct espl_error *err);
+
+#endif

@@ -1,0 +1,13 @@
+/* "Did you mean": nearest name by weighted edit distance. */
+#ifndef ESPL_CORE_SUGGEST_H
+#define ESPL_CORE_SUGGEST_H
+
+#include <stddef.h>
+
+/** Damerau-Levenshtein distance with cost 1 for insert, delete, substitute and neighbour swap. */
+size_t espl_edit_distance(const char *a, const char *b);
+/** The candidate nearest to `word`, or NULL when none is near enough to be worth saying (distance
+ * over a third of the longer length, rounded up). Ties go to the earlier candidate. */
+const char *espl_suggest(const char *word, const char *const *candidates, size_t count);
+
+#endif

@@ -1,0 +1,74 @@
+/* The typed job: what the YAML says after defaults, overrides and checks that need no other file.
+ */
+#ifndef ESPL_ENGINE_JOB_H
+#define ESPL_ENGINE_JOB_H
+
+#include "engine/schema.h"
+#include "engine/stage.h"
+
+/** One connection of an input port. Exactly one of stage_id and file is set. */
+struct espl_job_input {
+    const char *port;
+    const char *stage_id;    /* producing stage */
+    const char *output_port; /* "" = its only output */
+    const char *file;        /* artifact made elsewhere */
+    struct espl_srcpos at;
+};
+
+/** expect: metric: {min: x, max: y} */
+struct espl_job_expect {
+    const char *metric;
+    bool has_min, has_max;
+    double min, max;
+    struct espl_srcpos at;
+};
+
+struct espl_job_stage {
+    const char *id;
+    const struct espl_stage *stage;
+    void *params;                    /* the stage's parameter struct */
+    struct espl_param_value *values; /* one per table row */
+    struct espl_job_input *inputs;
+    size_t input_count;
+    struct espl_job_expect *expects;
+    size_t expect_count;
+    struct espl_srcpos at;     /* of the item */
+    struct espl_srcpos use_at; /* of the stage name */
+};
+
+struct espl_job {
+    struct espl_arena *arena;
+    const char *file; /* "-" for standard input */
+    const char *text; /* as read */
+    size_t text_len;
+    char sha256[ESPL_SHA256_HEX];
+    const char *name;
+    uint64_t seed;
+    const char *device; /* "cpu", "cuda:N", "auto" */
+    struct espl_srcpos device_at;
+    uint64_t limit_host_memory; /* bytes, 0 = none */
+    uint64_t limit_scratch;
+    struct espl_job_stage *stages; /* in file order */
+    size_t stage_count;
+};
+
+/** `--set path=value`: path is "<stage>.<param>", "seed", "device", "name" or "limits.<x>". */
+struct espl_override {
+    const char *path;
+    const char *value;
+};
+
+/** Reads, checks and types a job file. All problems of the file go to diags (which keeps a pointer
+ * to the job's text). *out: NULL when there are errors; free with espl_job_free(). registry ends
+ * with NULL. */
+enum espl_status espl_job_load(const char *file, const struct espl_stage *const *registry,
+                               const struct espl_override *overrides, size_t override_count,
+                               struct espl_diagnostics *diags, struct espl_job **out,
+                               struct espl_error *err);
+void espl_job_free(struct espl_job *job);
+/** NULL when there is none. */
+const struct espl_job_stage *espl_job_find(const struct espl_job *job, const char *id);
+/** The job with all defaults and overrides written out, as YAML. For provenance and reports. */
+void espl_job_resolved_yaml(const struct espl_job *job, struct espl_buf *out);
+
+#endif

@@ -1,0 +1,68 @@
+/* safetensors files: reader with every check the format allows, and a streaming writer.
+ * Format: 8-byte little-endian header length, JSON header, data. Untrusted input: the length is
+ * checked against the file and 100 MB, names are unique, offsets ordered, inside, without overlap
+ * or hole, dtype x shape equals the byte range. */
+#ifndef ESPL_MODEL_SAFETENSORS_H
+#define ESPL_MODEL_SAFETENSORS_H
+
+#include "artifact/artifact.h"
+#include "core/error.h"
+
+struct espl_safetensor {
+    char name[160];
+    enum espl_dtype dtype;
+    unsigned rank;
+    uint64_t shape[ESPL_MAX_RANK];
+    uint64_t offset; /* in the file */
+    uint64_t bytes;
+    size_t file; /* index into the set's files */
+};
+
+/** All tensors of a checkpoint folder: model.safetensors, or the files of
+ * model.safetensors.index.json. */
+struct espl_safetensors;
+
+/** Parses one header from memory: what the fuzz target calls. file_bytes: size of the whole file.
+ *  *tensors: malloc'ed, sorted by name. */
+enum espl_status espl_safetensors_parse_header(const void *header, size_t header_bytes,
+                                               uint64_t file_bytes,
+                                               struct espl_safetensor **tensors, size_t *count,
+                                               struct espl_error *err);
+/** Opens a folder or a single .safetensors file. Refuses pickle checkpoints by name with a hint.
+ *  Every indexed file must exist, every indexed tensor must be where the index says, once. */
+enum espl_status espl_safetensors_open(const char *path, struct espl_safetensors **out,
+                                       struct espl_error *err);
+void espl_safetensors_close(struct espl_safetensors *set);
+size_t espl_safetensors_file_count(const struct espl_safetensors *set);
+const char *espl_safetensors_file(const struct espl_safetensors *set, size_t index);
+size_t espl_safetensors_count(const struct espl_safetensors *set);
+/** Sorted by name. */
+const struct espl_safetensor *espl_safetensors_tensor(const struct espl_safetensors *set,
+                                                      size_t index);
+const struct espl_safetensor *espl_safetensors_find(const struct espl_safetensors *set,
+                                                    const char *name);
+/** Reads bytes [offset, offset + len) of a tensor's data with pread; the pages do not stay
+ * resident. */
+enum espl_status espl_safetensors_read(const struct espl_safetensors *set,
+                                       const struct espl_safetensor *tensor, uint64_t offset,
+                                       void *dst, size_t len, struct espl_error *err);
+
+struct espl_safetensors_writer;
+/** Starts a file with a known list of tensors (name, dtype, rank, shape are used) in data order.
+ * The file appears under its name only at finish. metadata: JSON object of strings, NULL allowed;
+ * borrowed. */
+enum espl_status espl_safetensors_writer_open(const char *path,
+                                              const struct espl_safetensor *tensors, size_t count,
+                                              const char *metadata_json,
+                                              struct espl_safetensors_writer **out,
+                                              struct espl_error *err);
+/** Appends data in list order, in pieces of any size. */
+enum espl_status espl_safetensors_writer_append(struct espl_safetensors_writer *writer,
+                                                const void *data, size_t len,
+                                                struct espl_error *err);
+/** Checks that all data came, fsyncs, renames. *writer is NULL afterwards, also on failure. */
+enum espl_status espl_safetensors_writer_finish(struct espl_safetensors_writer **writer,
+                                                struct espl_error *err);
+void espl_safetensors_writer_abandon(struct espl_safetensors_writer *writer);
+
+#endif
