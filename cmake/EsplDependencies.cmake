@@ -23,20 +23,31 @@ function(espl_dependency name package)
     endif()
 endfunction()
 
-# Archives of a dependency and of what it needs, taken from `pkg-config --static`; libc's own parts and
-# libraries that have no archive stay dynamic.
+# Archives of a dependency and of what it needs. pkg-config knows most of that; what it does not say is
+# given here. libc's own parts stay dynamic: the bundle runs on any Linux with the same or a newer glibc.
+set(ESPL_STATIC_EXTRA_hdf5 sz aec z)
+set(ESPL_STATIC_EXTRA_openblas gfortran quadmath)
+set(ESPL_STATIC_EXTRA_archive nettle acl lzma zstd lz4 bz2 z xml2 icuuc icudata)
 function(espl_static_libraries name out)
     set(result "")
-    foreach(library IN LISTS ESPL_${name}_STATIC_LIBRARIES)
-        find_library(ESPL_STATIC_${library} NAMES lib${library}.a
-                     HINTS ${ESPL_${name}_STATIC_LIBRARY_DIRS} ${ESPL_${name}_LIBDIR})
-        if(library MATCHES "^(c|m|dl|pthread|rt)$" OR NOT ESPL_STATIC_${library})
+    foreach(library IN LISTS ESPL_${name}_STATIC_LIBRARIES ESPL_STATIC_EXTRA_${name})
+        if(library MATCHES "^(c|m|dl|pthread|rt)$")
             list(APPEND result ${library})
-        else()
+            continue()
+        endif()
+        execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=lib${library}.a
+                        OUTPUT_VARIABLE from_compiler OUTPUT_STRIP_TRAILING_WHITESPACE)
+        get_filename_component(compiler_dir "${from_compiler}" DIRECTORY)
+        find_library(ESPL_STATIC_${library} NAMES lib${library}.a
+                     HINTS ${ESPL_${name}_STATIC_LIBRARY_DIRS} ${ESPL_${name}_LIBDIR} "${compiler_dir}")
+        if(ESPL_STATIC_${library})
             list(APPEND result ${ESPL_STATIC_${library}})
+        else()
+            set_property(GLOBAL APPEND PROPERTY ESPL_MISSING_ARCHIVES lib${library}.a)
         endif()
     endforeach()
-    set(${out} ${result} PARENT_SCOPE)
+    # Archives refer to each other in circles (OpenBLAS and libgfortran, HDF5 and szip).
+    set(${out} -Wl,--start-group ${result} -Wl,--end-group PARENT_SCOPE)
 endfunction()
 
 espl_dependency(crypto libssl-dev libcrypto)
@@ -55,4 +66,18 @@ endif()
 if(ESPL_MISSING_PACKAGES)
     message(FATAL_ERROR "Missing libraries. Install them with:\n"
                         "    ./dev setup\nor\n    apt-get install${ESPL_MISSING_PACKAGES}")
+endif()
+get_property(missing_archives GLOBAL PROPERTY ESPL_MISSING_ARCHIVES)
+list(REMOVE_DUPLICATES missing_archives)
+if(STATIC_DEPS AND missing_archives)
+    message(FATAL_ERROR "STATIC_DEPS=ON, but these archives are missing: ${missing_archives}\n"
+                        "On Debian and Ubuntu: apt-get install libacl1-dev libzstd-dev liblz4-dev "
+                        "libbz2-dev liblzma-dev libxml2-dev nettle-dev libaec-dev zlib1g-dev libicu-dev")
+endif()
+if(STATIC_DEPS)
+    # libgomp and libgcc too, so that only libc and libm are needed at run time.
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a
+                    OUTPUT_VARIABLE ESPL_STATIC_GOMP_FILE OUTPUT_STRIP_TRAILING_WHITESPACE)
+    set_property(TARGET OpenMP::OpenMP_C PROPERTY INTERFACE_LINK_LIBRARIES
+                 ${ESPL_STATIC_GOMP_FILE} -static-libgcc -Wl,--gc-sections dl pthread)
 endif()
