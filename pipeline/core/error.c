@@ -108,31 +108,32 @@ enum espl_status espl_context(struct espl_error *err, const char *fmt, ...)
 
 struct status_row {
     enum espl_status code;
-    const char *name;
     int exit_code;
+    const char *name;
 };
 
 static const struct status_row status_rows[] = {
-    {ESPL_OK, "ok", 0},
-    {ESPL_E_INTERNAL, "internal", 70},
-    {ESPL_E_NOMEM, "no-memory", 5},
-    {ESPL_E_USAGE, "usage", 2},
-    {ESPL_E_JOB, "job", 3},
-    {ESPL_E_NOTFOUND, "not-found", 4},
-    {ESPL_E_CORRUPT, "corrupt", 4},
-    {ESPL_E_KIND, "wrong-kind", 4},
-    {ESPL_E_VERSION, "newer-version", 4},
-    {ESPL_E_UNSUPPORTED, "unsupported", 5},
-    {ESPL_E_MACHINE, "machine", 5},
-    {ESPL_E_NOSPACE, "no-space", 5},
-    {ESPL_E_IO, "io", 1},
-    {ESPL_E_LOCKED, "locked", 1},
-    {ESPL_E_CANCELLED, "interrupted", 130},
-    {ESPL_E_TERMINATED, "terminated", 143},
-    {ESPL_E_NUMERIC, "numeric", 1},
-    {ESPL_E_EXPECT, "expectation", 7},
-    {ESPL_E_STAGE, "stage-died", 1},
-    {ESPL_E_PENDING, "pending", 6},
+    {ESPL_OK, 0, "ok"},
+    {ESPL_E_INTERNAL, 70, "internal"},
+    {ESPL_E_NOMEM, 5, "no-memory"},
+    {ESPL_E_USAGE, 2, "usage"},
+    {ESPL_E_JOB, 3, "job"},
+    {ESPL_E_NOTFOUND, 4, "not-found"},
+    {ESPL_E_CORRUPT, 4, "corrupt"},
+    {ESPL_E_KIND, 4, "wrong-kind"},
+    {ESPL_E_VERSION, 4, "newer-version"},
+    {ESPL_E_UNSUPPORTED, 5, "unsupported"},
+    {ESPL_E_MACHINE, 5, "machine"},
+    {ESPL_E_NOSPACE, 5, "no-space"},
+    {ESPL_E_IO, 1, "io"},
+    {ESPL_E_LOCKED, 1, "locked"},
+    {ESPL_E_CANCELLED, 130, "interrupted"},
+    {ESPL_E_TERMINATED, 143, "terminated"},
+    {ESPL_E_NUMERIC, 1, "numeric"},
+    {ESPL_E_EXPECT, 7, "expectation"},
+    {ESPL_E_STAGE, 1, "stage-died"},
+    {ESPL_E_PENDING, 6, "pending"},
+    {ESPL_E_DIFFERENT, 1, "different"},
 };
 
 static const struct status_row *find_status(enum espl_status code)

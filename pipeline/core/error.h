@@ -35,7 +35,8 @@ enum espl_status {
     ESPL_E_NUMERIC = 80,     /* NaN, infinity, a quality check that stops a broken run */
     ESPL_E_EXPECT = 81,      /* an `expect:` threshold failed */
     ESPL_E_STAGE = 82,       /* a stage process died without a status of its own */
-    ESPL_E_PENDING = 83      /* `plan --check`: work is pending */
+    ESPL_E_PENDING = 83,     /* `plan --check`: work is pending */
+    ESPL_E_DIFFERENT = 84    /* `diff`: the two are not the same */
 };
 
 /** A place in a text file. line and column count from 1; line 0 means "no place". */

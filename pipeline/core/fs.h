@@ -19,9 +19,10 @@ bool espl_fs_exists(const char *path);
 bool espl_fs_is_dir(const char *path);
 /** Size in bytes of a regular file. */
 enum espl_status espl_fs_file_size(const char *path, uint64_t *size, struct espl_error *err);
-/** mkdir -p. */
+/** mkdir -p; new folders are flushed into their parents. */
 enum espl_status espl_fs_make_dirs(const char *path, struct espl_error *err);
-/** Joins with one '/'; fails with ESPL_E_IO when the result does not fit in ESPL_PATH_MAX. */
+/** Joins with one '/' (none after dir when name is empty); out must not be dir; fails with
+ * ESPL_E_IO when the result does not fit in ESPL_PATH_MAX. */
 enum espl_status espl_fs_join(char out[ESPL_PATH_MAX], const char *dir, const char *name,
                               struct espl_error *err);
 /** Reads a whole regular file of at most `limit` bytes, NUL-terminated (NUL not counted).
@@ -41,11 +42,18 @@ enum espl_status espl_fs_refresh_link(const char *target, const char *link_path,
 /** Bytes an unprivileged writer can still use on the file system that holds `path` (or its nearest
  *  existing parent). */
 enum espl_status espl_fs_free_bytes(const char *path, uint64_t *bytes, struct espl_error *err);
-/** Names in a folder, sorted bytewise, without "." and "..", at most `limit` entries.
- *  *names: array of malloc'ed strings; free with espl_fs_free_names(). */
+/** Names in a folder, sorted bytewise, without "." and ".."; CORRUPT when there are more than
+ * `limit`. *names: array of malloc'ed strings; free with espl_fs_free_names(). */
 enum espl_status espl_fs_list(const char *dir, size_t limit, char ***names, size_t *count,
                               struct espl_error *err);
 void espl_fs_free_names(char **names, size_t count);
+/** Name of a private temporary file of this process beside `path`: "<path>.<host>-<pid>.tmp",
+ * <host> 8 hex digits that stand for the host's name. The functions above name theirs so. */
+enum espl_status espl_fs_temporary_name(char out[ESPL_PATH_MAX], const char *path,
+                                        struct espl_error *err);
+/** Is `name` such a name, of this host, and is its process gone? Names of other hosts that share
+ * the folder are never called abandoned: their processes cannot be asked. */
+bool espl_fs_is_abandoned(const char *name);
 /** Deletes a file or a folder with all that is in it; a missing path is success. Never follows
  * links. */
 enum espl_status espl_fs_remove_tree(const char *path, struct espl_error *err);

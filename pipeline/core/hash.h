@@ -17,7 +17,8 @@ void espl_sha256_destroy(struct espl_sha256 *hash);
 void espl_sha256_update(struct espl_sha256 *hash, const void *bytes, size_t len);
 /** Adds `len` as 8 little-endian bytes and then the bytes, so that field borders cannot move. */
 void espl_sha256_update_field(struct espl_sha256 *hash, const void *bytes, size_t len);
-/** Ends the hash and writes lower-case hex; the object can only be destroyed afterwards. */
+/** Ends the hash and writes lower-case hex; the object can only be destroyed afterwards. "" when
+ * libcrypto failed, which equals no hash. */
 void espl_sha256_finish(struct espl_sha256 *hash, char hex[ESPL_SHA256_HEX]);
 /** One call for a block in memory. */
 enum espl_status espl_sha256_bytes(const void *bytes, size_t len, char hex[ESPL_SHA256_HEX],

@@ -14,6 +14,7 @@ struct espl_lock_owner {
     char host[128];
     int64_t pid;
     uint64_t start_ticks; /* field 22 of /proc/<pid>/stat: tells a reused pid from the owner */
+    char boot_id[48];     /* kernel boot id: a lock from before a restart has no owner any more */
     char since_utc[32];
 };
 

@@ -28,11 +28,12 @@ bool espl_parse_duration(const char *text, double *seconds);
 bool espl_parse_nm(const char *text, struct espl_nm *out);
 
 enum { ESPL_UNIT_TEXT = 48 };
-/** Shortest decimal text that reads back to the same double. */
+/** Shortest decimal digits that read back to the same double, in any locale: "0.5", "100", "1e-6",
+ * "1e22" (positional for exponents from -5 to 16), "-0", "nan", "inf", "-inf". */
 void espl_print_real(double value, char out[ESPL_UNIT_TEXT]);
 /** "31.0 GiB", for people. */
 void espl_print_size(uint64_t bytes, char out[ESPL_UNIT_TEXT]);
-/** "40m27s", "5.9 s", "12 ms", for people. */
+/** "40m27s", "2h05m", "5.9 s", "12 ms", "80 us", for people; "unknown" for what is no duration. */
 void espl_print_duration(double seconds, char out[ESPL_UNIT_TEXT]);
 /** "2026-05-12T10:04:11Z" of a UNIX time. */
 void espl_print_utc(int64_t unix_seconds, char out[ESPL_UNIT_TEXT]);
