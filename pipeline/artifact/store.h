@@ -1,12 +1,11 @@
 /* The content-addressed store under results/:
  *
- *   store/ab/<key>[.<port>].h5       artifacts, immutable; <key> = recipe key, ab = its first two
- * digits store/ab/<key>[.<port>].json     side file: when, where, by which run it was made,
- * volatile metrics partial/                         private files of running stages, resume units,
- * locks runs/<run id>/                   run records by-name/<job>/                   links and
- * metrics.json for people and scripts index/                           caches that may be deleted
- * at any time
- */
+ * - store/ab/<key>[.<port>].h5: artifacts, immutable; <key> = recipe key, ab = its first two digits
+ * - store/ab/<key>[.<port>].json: side file: when, where, by which run, volatile metrics
+ * - partial/: private files of running stages, resume units, locks
+ * - runs/<run id>/: run records
+ * - by-name/<job>/: links and metrics.json for people and scripts
+ * - index/: caches that may be deleted at any time */
 #ifndef ESPL_ARTIFACT_STORE_H
 #define ESPL_ARTIFACT_STORE_H
 
@@ -20,6 +19,7 @@
 
 struct espl_store {
     char root[ESPL_PATH_MAX]; /* absolute */
+    bool readonly;            /* nothing is created or remembered */
 };
 
 /** Creates the folders when missing and removes private files whose owner process is gone.
@@ -36,7 +36,8 @@ enum espl_status espl_store_artifact_path(const struct espl_store *store, const 
                                           struct espl_error *err);
 /** Is it there? (A published file is complete by construction.) */
 bool espl_store_has(const struct espl_store *store, const char *key, const char *port);
-/** Path for a private file of this process: partial/<key>.<name>.<pid>.tmp */
+/** Path for a private file of this process: partial/<key>.<name>.<host>-<pid>.tmp, where <host> is
+ * 8 hex digits that stand for the host's name. */
 enum espl_status espl_store_private_path(const struct espl_store *store, const char *key,
                                          const char *name, char out[ESPL_PATH_MAX],
                                          struct espl_error *err);
@@ -50,8 +51,9 @@ enum espl_status espl_store_units_dir(const struct espl_store *store, const char
 enum espl_status espl_store_lock_path(const struct espl_store *store, const char *key,
                                       char out[ESPL_PATH_MAX], struct espl_error *err);
 
-/** Finds the one artifact whose key starts with `prefix` (at least 6 hex digits).
- *  Errors: NOTFOUND, KIND when several match. */
+/** Finds the one artifact whose key starts with `prefix` (at least 6 hex digits; "<key>.<port>" for
+ * a stage with several outputs). Errors: NOTFOUND, USAGE for a prefix that is none, KIND when
+ * several match. */
 enum espl_status espl_store_find(const struct espl_store *store, const char *prefix,
                                  char out_path[ESPL_PATH_MAX], struct espl_error *err);
 

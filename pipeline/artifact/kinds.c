@@ -1,0 +1,46 @@
+#include "artifact/kinds.h"
+
+#include <string.h>
+
+static const char *const nothing_required[] = {NULL};
+static const char *const tokens_required[] = {"/tokens/ids", NULL};
+static const char *const metrics_required[] = {"/metrics/values", NULL};
+
+const struct espl_kind espl_kinds[] = {
+    {"model.dense/1", "a model with all its weights", nothing_required},
+    {"model.masked/1", "masks over the weights of another model", nothing_required},
+    {"tokens/1", "token ids of a text, or sampled windows of them", tokens_required},
+    {"metrics/1", "named numbers measured by a stage", metrics_required},
+    {"export/1", "manifest of files written outside the store", nothing_required},
+    {"unit/1", "finished part of a stage, for resuming", nothing_required},
+    {NULL, NULL, NULL},
+};
+
+const struct espl_kind *espl_kind_find(const char *name)
+{
+    for (const struct espl_kind *kind = espl_kinds; kind->name != NULL; kind++) {
+        if (strcmp(kind->name, name) == 0) {
+            return kind;
+        }
+    }
+    return NULL;
+}
+
+bool espl_kind_accepts(const char *accepted, const char *kind)
+{
+    const size_t len = strlen(kind);
+    if (len == 0) {
+        return false;
+    }
+    for (const char *choice = accepted; *choice != '\0';) {
+        const size_t choice_len = strcspn(choice, "|");
+        if (choice_len == len && memcmp(choice, kind, len) == 0) {
+            return true;
+        }
+        choice += choice_len;
+        if (*choice == '|') {
+            choice++;
+        }
+    }
+    return false;
+}
