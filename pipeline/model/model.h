@@ -23,7 +23,7 @@ enum espl_status espl_model_open(struct espl_artifact *artifact, const struct es
 void espl_model_close(struct espl_model *model);
 
 const struct espl_model_config *espl_model_get_config(const struct espl_model *model);
-/** All tensors in canonical order. */
+/** All tensors in canonical order, consecutive in memory. */
 size_t espl_model_tensor_count(const struct espl_model *model);
 const struct espl_tensor_spec *espl_model_tensor(const struct espl_model *model, size_t index);
 /** By place: layer -1 for tensors outside blocks. NULL when the model has none. */

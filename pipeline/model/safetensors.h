@@ -1,4 +1,5 @@
 /* safetensors files: reader with every check the format allows, and a streaming writer.
+ *
  * Format: 8-byte little-endian header length, JSON header, data. Untrusted input: the length is
  * checked against the file and 100 MB, names are unique, offsets ordered, inside, without overlap
  * or hole, dtype x shape equals the byte range. */
@@ -8,9 +9,13 @@
 #include "artifact/artifact.h"
 #include "core/error.h"
 
+#include <jansson.h>
+
 struct espl_safetensor {
     char name[160];
     enum espl_dtype dtype;
+    char foreign[16]; /* "" when dtype says it all; else the file's type that espalier does not
+                         compute with ("BOOL", "F8_E4M3"): dtype is then U8 or U16 by size */
     unsigned rank;
     uint64_t shape[ESPL_MAX_RANK];
     uint64_t offset; /* in the file */
@@ -22,21 +27,32 @@ struct espl_safetensor {
  * model.safetensors.index.json. */
 struct espl_safetensors;
 
-/** Parses one header from memory: what the fuzz target calls. file_bytes: size of the whole file.
- *  *tensors: malloc'ed, sorted by name. */
+/** Parses one header from memory: what the fuzz target calls. header: the JSON text that follows
+ * the 8 length bytes. file_bytes: size of the whole file. *tensors: malloc'ed, sorted by name.
+ * Errors: CORRUPT, UNSUPPORTED (element type, rank), NOMEM. */
 enum espl_status espl_safetensors_parse_header(const void *header, size_t header_bytes,
                                                uint64_t file_bytes,
                                                struct espl_safetensor **tensors, size_t *count,
                                                struct espl_error *err);
+/** Parses model.safetensors.index.json from memory: tensor name -> file name, both checked (a file
+ * name is a plain name ending in .safetensors: no path leads out of the folder). *files: sorted,
+ * unique, free with espl_fs_free_names(). Errors: CORRUPT, NOMEM. */
+enum espl_status espl_safetensors_parse_index(const void *text, size_t len, json_t **weight_map,
+                                              char ***files, size_t *file_count,
+                                              struct espl_error *err);
 /** Opens a folder or a single .safetensors file. Refuses pickle checkpoints by name with a hint.
- *  Every indexed file must exist, every indexed tensor must be where the index says, once. */
+ *  Every indexed file must exist, every indexed tensor must be where the index says, once.
+ *  Errors: NOTFOUND, CORRUPT (also a stale index), UNSUPPORTED, IO, NOMEM. */
 enum espl_status espl_safetensors_open(const char *path, struct espl_safetensors **out,
                                        struct espl_error *err);
 void espl_safetensors_close(struct espl_safetensors *set);
 size_t espl_safetensors_file_count(const struct espl_safetensors *set);
 const char *espl_safetensors_file(const struct espl_safetensors *set, size_t index);
+/** Remarks on the folder, a line each ("ignored 'consolidated.safetensors': not in the index"); ""
+ * when there are none. */
+const char *espl_safetensors_notes(const struct espl_safetensors *set);
 size_t espl_safetensors_count(const struct espl_safetensors *set);
-/** Sorted by name. */
+/** Sorted by name; consecutive in memory. */
 const struct espl_safetensor *espl_safetensors_tensor(const struct espl_safetensors *set,
                                                       size_t index);
 const struct espl_safetensor *espl_safetensors_find(const struct espl_safetensors *set,

@@ -1,0 +1,31 @@
+/* A checkpoint folder understood: its configuration, and which stored tensor is which tensor of the
+ * model. Reads config.json and the headers of the files, no tensor data. */
+#ifndef ESPL_STAGES_IMPORT_CHECKPOINT_H
+#define ESPL_STAGES_IMPORT_CHECKPOINT_H
+
+#include "core/buf.h"
+#include "core/fs.h"
+#include "model/arch.h"
+#include "model/safetensors.h"
+
+struct espl_import_checkpoint {
+    struct espl_model_config config; /* dtype: of the stored embedding */
+    char config_path[ESPL_PATH_MAX];
+    struct espl_safetensors *files;
+    struct espl_tensor_spec *specs; /* canonical order */
+    size_t count;
+    const struct espl_safetensor **sources; /* of each spec; borrowed from files */
+    /* An lm_head that is stored although the embeddings are tied: must equal them. NULL = none. */
+    const struct espl_safetensor *spare_head;
+    struct espl_buf notes; /* remarks for the user, a line each */
+};
+
+/** path: folder with config.json and safetensors files. arch: name of an architecture, or NULL to
+ * take model_type. Errors carry hints: NOTFOUND (what the parent folder holds), KIND (tensors that
+ * do not fit config.json, all of them, with the likely cause), UNSUPPORTED, CORRUPT, IO. */
+enum espl_status espl_import_checkpoint_open(const char *path, const char *arch,
+                                             struct espl_import_checkpoint **out,
+                                             struct espl_error *err);
+void espl_import_checkpoint_close(struct espl_import_checkpoint *checkpoint);
+
+#endif
