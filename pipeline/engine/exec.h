@@ -30,7 +30,8 @@ struct espl_event {
     double time;        /* UNIX seconds with fraction */
     size_t stage_index; /* in the plan */
     const char *stage_id;
-    uint64_t done, total;    /* PROGRESS */
+    uint64_t done, total;    /* PROGRESS; RUN_START: cached and all stages; START: total units;
+    LAYER_METRIC: done = layer */
     const char *what;        /* PROGRESS: unit; METRIC: name; LAYER_METRIC: series */
     const char *module;      /* LAYER_METRIC */
     double value;            /* METRIC; STAGE_END: seconds */
@@ -40,7 +41,7 @@ struct espl_event {
     enum espl_log_level level;
     const char *text;               /* LOG, WAIT, EXPECT_FAILED, RUN_END */
     const char *key;                /* CACHED, START, END */
-    const struct espl_error *error; /* STAGE_FAILED */
+    const struct espl_error *error; /* STAGE_FAILED, EXPECT_FAILED */
 };
 
 typedef void (*espl_event_fn)(void *user, const struct espl_event *event);
@@ -51,7 +52,14 @@ struct espl_exec_options {
     void *on_event_user;
     /** Set by signal handlers of main.c: 0, or the signal number. May be NULL. */
     const volatile int *stop_signal;
-    const char *command_line; /* for the run record */
+    /** How many such signals came; two or more = the stage is killed at once. May be NULL. */
+    const volatile int *stop_count;
+    const char *command_line;  /* for the run record */
+    const json_t *environment; /* facts of BLAS, CPU, GPU for record and provenance; NULL allowed */
+    const char *const *force;  /* as in espl_plan_options: results that are made again */
+    size_t force_count;
+    bool remeasure;
+    double stop_seconds; /* time a stage gets to finish its unit after a signal; 0 = 10 s */
 };
 
 struct espl_exec_result {

@@ -58,7 +58,8 @@ const json_t *espl_plan_input(const struct espl_plan_ctx *ctx, const char *port)
  */
 void espl_plan_set_output(struct espl_plan_ctx *ctx, const char *port, json_t *description);
 /** Names an external file whose content enters the key, under a role ("config", "weights"): the
- * path itself does not matter. Fails with NOTFOUND when it is not there. */
+ * path itself does not matter, the order of the calls does. Give the parameter that holds the path
+ * ESPL_PARAM_INPUT_PATH. Fails with NOTFOUND when it is not there. */
 enum espl_status espl_plan_add_file(struct espl_plan_ctx *ctx, const char *role, const char *path,
                                     struct espl_error *err);
 /** Adds a warning line to the plan. */

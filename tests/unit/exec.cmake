@@ -1,0 +1,7 @@
+espl_unit_test(test_exec LINK espl_engine SOURCES exec_fakes.c)
+espl_unit_test(test_exec_drivers LINK espl_engine SOURCES exec_fakes.c TIMEOUT 300)
+espl_unit_test(test_stage_ctx LINK espl_engine SOURCES exec_fakes.c)
+espl_unit_test(test_database LINK espl_engine SOURCES exec_fakes.c)
+espl_unit_test(test_options LINK espl_cli)
+espl_unit_test(test_progress LINK espl_cli)
+espl_unit_test(test_gc LINK espl_cli SOURCES exec_fakes.c)
