@@ -1,5 +1,5 @@
 /* A verb of the command line is one `const struct espl_command` in cli/cmd_<name>.c, listed in
- * main.c. Its option table is the single source for parsing, --help and completion. */
+ * commands.c. Its option table is the single source for parsing, --help and completion. */
 #ifndef ESPL_CLI_COMMAND_H
 #define ESPL_CLI_COMMAND_H
 
@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+
+/** Version of the program; the build's project version. */
+#define ESPL_TOOL_VERSION "0.1.0"
 
 /** What completion offers for an argument. */
 enum espl_complete {
@@ -25,11 +28,11 @@ enum espl_complete {
 
 struct espl_option {
     const char *name;     /* long name without dashes */
-    char letter;          /* short name, 0 = none */
     const char *argument; /* NULL = a switch; "DIR", "auto|always|never", ... for --help */
-    bool repeatable;
+    const char *help;     /* one line, lower case, no full stop */
     enum espl_complete complete;
-    const char *help; /* one line, lower case, no full stop */
+    char letter; /* short name, 0 = none */
+    bool repeatable;
 };
 
 /** Parsed command line of a verb. */
@@ -69,9 +72,10 @@ struct espl_cli {
     bool colour_err;
     enum espl_progress_style progress; /* resolved: never AUTO */
     const char *store_dir;             /* --store, default "results" */
-    const volatile int *stop_signal;   /* set by main.c's handlers */
-    const char *program;               /* argv[0] */
-    const char *command_line;          /* whole, quoted, for run records */
+    const volatile int *stop_signal; /* set by main.c's handlers: 0 or the first signal's number */
+    const volatile int *stop_count;  /* how many such signals came; two = stop at once */
+    const char *program;             /* argv[0] */
+    const char *command_line;        /* whole, quoted, for run records */
 };
 
 struct espl_command {
@@ -85,7 +89,7 @@ struct espl_command {
     enum espl_status (*run)(struct espl_cli *cli, struct espl_error *err);
 };
 
-/** All verbs, ends with NULL; defined in main.c's table file cli/commands.c. */
+/** All verbs, ends with NULL; defined in cli/commands.c. */
 extern const struct espl_command *const espl_commands[];
 /** Options that every verb takes (--store, --root, --json, --color, --progress, --quiet, --verbose,
  *  --help). Ends with .name == NULL. */

@@ -1,0 +1,51 @@
+/* What in the results folder does nothing refer to? Roots are the links of by-name/ and the last
+ * run records (and those of runs that go on); from there the keys of inputs and parents are
+ * followed. */
+#ifndef ESPL_CLI_GC_SCAN_H
+#define ESPL_CLI_GC_SCAN_H
+
+#include "artifact/store.h"
+#include "core/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum espl_gc_type {
+    ESPL_GC_ARTIFACT, /* store/ab/<key>[.<port>].h5 with its side file */
+    ESPL_GC_SIDE,     /* a side file without artifact */
+    ESPL_GC_UNITS,    /* partial/<key>.units */
+    ESPL_GC_PRIVATE   /* a temporary file of a process that is gone */
+};
+
+struct espl_gc_item {
+    enum espl_gc_type type;
+    char path[ESPL_PATH_MAX];
+    char key[ESPL_SHA256_HEX]; /* "" for private files */
+    char kind[ESPL_KIND_TEXT];
+    char stage[64];
+    char created_utc[32]; /* "" = unknown */
+    uint64_t bytes;
+};
+
+struct espl_gc_list {
+    struct espl_gc_item *items;
+    size_t count;
+    size_t kept_artifacts;
+    uint64_t kept_bytes;
+};
+
+/** Looks through the store. keep_runs: how many of the newest run records keep their results.
+ *  Changes nothing but
+ *  locks of owners that are gone, which go. Free with espl_gc_list_free(). */
+enum espl_status espl_gc_scan(const struct espl_store *store, size_t keep_runs,
+                              struct espl_gc_list *out, struct espl_error *err);
+void espl_gc_list_free(struct espl_gc_list *list);
+/** Deletes one item; under its key's lock, so never what a run works on. *deleted: false when it is
+ *  in use. */
+enum espl_status espl_gc_delete(const struct espl_store *store, const struct espl_gc_item *item,
+                                bool *deleted, struct espl_error *err);
+/** "artifact", "units", ... */
+const char *espl_gc_type_name(enum espl_gc_type type);
+
+#endif

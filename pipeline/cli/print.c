@@ -1,0 +1,336 @@
+#include "cli/print.h"
+
+#include "core/units.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { DEFAULT_WIDTH = 100, NARROWEST = 20, TABLE_LIMIT = 256 << 20, JOB_TEXT_LIMIT = 1 << 20 };
+
+static const char *const style_texts[] = {
+    [ESPL_STYLE_PLAIN] = "",        [ESPL_STYLE_BOLD] = "\033[1m",  [ESPL_STYLE_DIM] = "\033[2m",
+    [ESPL_STYLE_GOOD] = "\033[32m", [ESPL_STYLE_WARN] = "\033[33m", [ESPL_STYLE_BAD] = "\033[31m",
+    [ESPL_STYLE_NOTE] = "\033[36m",
+};
+
+const char *espl_style_on(bool colour, enum espl_style style)
+{
+    return colour ? style_texts[style] : "";
+}
+
+const char *espl_style_off(bool colour, enum espl_style style)
+{
+    return colour && style != ESPL_STYLE_PLAIN ? "\033[0m" : "";
+}
+
+unsigned espl_print_width(FILE *stream)
+{
+    struct winsize size;
+    int64_t columns = 0;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col >= NARROWEST) {
+        return size.ws_col;
+    }
+    const char *text = getenv("COLUMNS");
+    if (text != NULL && espl_parse_int(text, &columns) && columns >= NARROWEST &&
+        columns <= 10000) {
+        return (unsigned)columns;
+    }
+    return DEFAULT_WIDTH;
+}
+
+size_t espl_text_width(const char *text)
+{
+    size_t width = 0;
+    for (const char *at = text; *at != '\0'; at++) {
+        width += ((unsigned char)*at & 0xc0u) != 0x80u ? 1 : 0; /* not a continuation byte */
+    }
+    return width;
+}
+
+/* ---- tables ---- */
+
+/* Cells in the order they came; a free line is one cell with `line` set. */
+struct cell {
+    struct cell *next;
+    char *text;
+    enum espl_style style;
+    bool line;
+};
+
+struct espl_table {
+    const struct espl_column *columns;
+    size_t column_count;
+    struct espl_arena *arena;
+    struct cell *first;
+    struct cell **last;
+    size_t *widths;
+    size_t next_column;
+    bool failed;
+};
+
+/* Shortens text in place to `width` characters, the last three being dots. */
+static void cut_text(char *text, size_t width)
+{
+    size_t count = 0;
+    if (espl_text_width(text) <= width || width < 4) {
+        return;
+    }
+    for (char *at = text; *at != '\0'; at++) {
+        if (((unsigned char)*at & 0xc0u) == 0x80u) {
+            continue;
+        }
+        if (count == width - 3) {
+            memcpy(at, "...", strlen(at) >= 3 ? 4 : 0);
+            return;
+        }
+        count++;
+    }
+}
+
+enum espl_status espl_table_create(const struct espl_column *columns, size_t count,
+                                   struct espl_table **out, struct espl_error *err)
+{
+    struct espl_arena *arena = espl_arena_create(TABLE_LIMIT);
+    struct espl_table *table = arena != NULL ? espl_arena_alloc(arena, sizeof *table) : NULL;
+    size_t *widths = arena != NULL ? espl_arena_array(arena, count, sizeof *widths) : NULL;
+    if (table == NULL || widths == NULL) {
+        espl_arena_destroy(arena);
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for a table");
+    }
+    table->columns = columns;
+    table->column_count = count;
+    table->arena = arena;
+    table->last = &table->first;
+    table->widths = widths;
+    for (size_t i = 0; i < count; i++) {
+        widths[i] = espl_text_width(columns[i].title);
+    }
+    *out = table;
+    return ESPL_OK;
+}
+
+void espl_table_destroy(struct espl_table *table)
+{
+    if (table != NULL) {
+        espl_arena_destroy(table->arena);
+    }
+}
+
+static struct cell *add_cell(struct espl_table *table, const char *fmt, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    const int len = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    struct cell *cell = espl_arena_alloc(table->arena, sizeof *cell);
+    char *text = len >= 0 ? espl_arena_alloc(table->arena, (size_t)len + 1) : NULL;
+    if (cell == NULL || text == NULL) {
+        table->failed = true;
+        return NULL;
+    }
+    (void)vsnprintf(text, (size_t)len + 1, fmt, args);
+    cell->text = text;
+    *table->last = cell;
+    table->last = &cell->next;
+    return cell;
+}
+
+void espl_table_cell(struct espl_table *table, enum espl_style style, const char *fmt, ...)
+{
+    va_list args;
+    const size_t column = table->next_column;
+    va_start(args, fmt);
+    struct cell *cell = add_cell(table, fmt, args);
+    va_end(args);
+    table->next_column = column + 1 < table->column_count ? column + 1 : 0;
+    if (cell == NULL) {
+        return;
+    }
+    cell->style = style;
+    if (table->columns[column].max_width > 0) {
+        cut_text(cell->text, table->columns[column].max_width);
+    }
+    const size_t width = espl_text_width(cell->text);
+    if (width > table->widths[column]) {
+        table->widths[column] = width;
+    }
+}
+
+void espl_table_line(struct espl_table *table, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    struct cell *cell = add_cell(table, fmt, args);
+    va_end(args);
+    if (cell != NULL) {
+        cell->line = true;
+    }
+}
+
+static void print_blanks(FILE *stream, size_t count)
+{
+    if (count > 0) {
+        (void)fprintf(stream, "%*s", (int)count, "");
+    }
+}
+
+/* Prints one cell after *pending blanks and says in *pending how many belong before the next. */
+static void print_cell(FILE *stream, const struct espl_table *table, size_t column,
+                       const char *text, bool colour, enum espl_style style, size_t *pending)
+{
+    const size_t fill = table->widths[column] - espl_text_width(text);
+    const bool right = table->columns[column].right;
+    if (text[0] == '\0') {
+        *pending += fill + 2;
+        return;
+    }
+    print_blanks(stream, *pending + (right ? fill : 0));
+    (void)fprintf(stream, "%s%s%s", espl_style_on(colour, style), text,
+                  espl_style_off(colour, style));
+    *pending = 2 + (right ? 0 : fill);
+}
+
+enum espl_status espl_table_print(const struct espl_table *table, FILE *stream, size_t indent,
+                                  bool colour, struct espl_error *err)
+{
+    bool titled = false;
+    size_t pending = indent;
+    if (table->failed) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for a table");
+    }
+    for (size_t i = 0; i < table->column_count; i++) {
+        titled = titled || table->columns[i].title[0] != '\0';
+    }
+    for (size_t i = 0; i < table->column_count && titled; i++) {
+        print_cell(stream, table, i, table->columns[i].title, colour, ESPL_STYLE_BOLD, &pending);
+    }
+    if (titled) {
+        (void)fputc('\n', stream);
+    }
+    size_t column = 0;
+    pending = indent;
+    for (const struct cell *cell = table->first; cell != NULL; cell = cell->next) {
+        if (cell->line) {
+            print_blanks(stream, cell->text[0] != '\0' ? indent : 0);
+            (void)fprintf(stream, "%s\n", cell->text);
+            continue;
+        }
+        print_cell(stream, table, column, cell->text, colour, cell->style, &pending);
+        column = column + 1 < table->column_count ? column + 1 : 0;
+        if (column == 0) {
+            (void)fputc('\n', stream);
+            pending = indent;
+        }
+    }
+    return ESPL_OK;
+}
+
+/* ---- JSON ---- */
+
+static enum espl_status print_json(const struct espl_cli *cli, json_t *value, size_t flags,
+                                   struct espl_error *err)
+{
+    char *text = value != NULL ? json_dumps(value, flags | JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (text == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for the JSON output");
+    }
+    (void)fprintf(cli->out, "%s\n", text);
+    free(text);
+    return ESPL_OK;
+}
+
+enum espl_status espl_print_json_take(const struct espl_cli *cli, json_t *value,
+                                      struct espl_error *err)
+{
+    return print_json(cli, value, JSON_INDENT(2), err);
+}
+
+enum espl_status espl_print_json_line_take(const struct espl_cli *cli, json_t *value,
+                                           struct espl_error *err)
+{
+    const enum espl_status status = print_json(cli, value, JSON_COMPACT, err);
+    (void)fflush(cli->out); /* a reader follows; a closed pipe shows at the end */
+    return status;
+}
+
+/* ---- talk ---- */
+
+static void print_interrupted(const struct espl_cli *cli, const struct espl_error *err)
+{
+    const char *word = err->code == ESPL_E_TERMINATED ? "terminated" : "interrupted";
+    (void)fprintf(cli->err_stream, "%s%s:%s %s\n", espl_style_on(cli->colour_err, ESPL_STYLE_WARN),
+                  word, espl_style_off(cli->colour_err, ESPL_STYLE_WARN), err->message);
+    if (err->hint[0] != '\0') {
+        (void)fprintf(cli->err_stream, "%s\n", err->hint);
+    }
+}
+
+void espl_print_error(const struct espl_cli *cli, const struct espl_error *err)
+{
+    struct espl_diagnostics diags;
+    struct espl_buf text;
+    char *source = NULL;
+    size_t len = 0;
+    if (err->code == ESPL_OK || err->message[0] == '\0') {
+        return;
+    }
+    if (err->code == ESPL_E_CANCELLED || err->code == ESPL_E_TERMINATED) {
+        print_interrupted(cli, err);
+        return;
+    }
+    if (espl_diagnostics_init(&diags, NULL) != ESPL_OK) {
+        (void)fprintf(cli->err_stream, "error: %s\n", err->message);
+        return;
+    }
+    if (err->at.line > 0 &&
+        espl_fs_read_file(err->at.file, JOB_TEXT_LIMIT, &source, &len, NULL) == ESPL_OK) {
+        /* Without the source the place is printed without its line. */
+        (void)espl_diagnostics_set_source(&diags, err->at.file, source, len, NULL);
+    }
+    espl_buf_init(&text, JOB_TEXT_LIMIT);
+    espl_diagnostics_render_error(&diags, err, cli->colour_err, &text);
+    if (err->code == ESPL_E_INTERNAL) {
+        (void)espl_buf_puts(&text, "note: this is a bug in espalier; please report it with the "
+                                   "command and this text\n");
+    }
+    (void)fputs(espl_buf_text(&text), cli->err_stream);
+    espl_buf_free(&text);
+    espl_diagnostics_free(&diags);
+    free(source);
+}
+
+void espl_print_diagnostics(const struct espl_cli *cli, const struct espl_diagnostics *diags)
+{
+    struct espl_buf text;
+    espl_buf_init(&text, JOB_TEXT_LIMIT);
+    espl_diagnostics_render(diags, cli->colour_err, &text);
+    (void)fputs(espl_buf_text(&text), cli->err_stream);
+    espl_buf_free(&text);
+}
+
+void espl_print_warning(const struct espl_cli *cli, const char *fmt, ...)
+{
+    va_list args;
+    (void)fprintf(cli->err_stream, "%swarning:%s ", espl_style_on(cli->colour_err, ESPL_STYLE_WARN),
+                  espl_style_off(cli->colour_err, ESPL_STYLE_WARN));
+    va_start(args, fmt);
+    (void)vfprintf(cli->err_stream, fmt, args);
+    va_end(args);
+    (void)fputc('\n', cli->err_stream);
+}
+
+void espl_print_talk(const struct espl_cli *cli, const char *fmt, ...)
+{
+    va_list args;
+    if (cli->quiet) {
+        return;
+    }
+    va_start(args, fmt);
+    (void)vfprintf(cli->err_stream, fmt, args);
+    va_end(args);
+    (void)fputc('\n', cli->err_stream);
+}

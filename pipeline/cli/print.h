@@ -1,0 +1,74 @@
+/* What verbs print: tables, colour, terminal width, JSON, errors and warnings. Words come first:
+ * colour is never the only signal. */
+#ifndef ESPL_CLI_PRINT_H
+#define ESPL_CLI_PRINT_H
+
+#include "cli/command.h"
+#include "engine/diagnostics.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum espl_style {
+    ESPL_STYLE_PLAIN,
+    ESPL_STYLE_BOLD,
+    ESPL_STYLE_DIM,
+    ESPL_STYLE_GOOD,
+    ESPL_STYLE_WARN,
+    ESPL_STYLE_BAD,
+    ESPL_STYLE_NOTE
+};
+
+/** ANSI sequences, "" when colour is off or the style is plain. */
+const char *espl_style_on(bool colour, enum espl_style style);
+const char *espl_style_off(bool colour, enum espl_style style);
+
+/** Columns of the terminal behind a stream; COLUMNS, else 100, when it is not a terminal. */
+unsigned espl_print_width(FILE *stream);
+/** Columns that UTF-8 text takes (one a code point). */
+size_t espl_text_width(const char *text);
+
+struct espl_column {
+    const char *title;
+    bool right;       /* numbers */
+    size_t max_width; /* longer texts are cut with "..."; 0 = never */
+};
+
+struct espl_table;
+
+/** columns: borrowed for the life of the table. */
+enum espl_status espl_table_create(const struct espl_column *columns, size_t count,
+                                   struct espl_table **out, struct espl_error *err);
+void espl_table_destroy(struct espl_table *table);
+/** Fills the next cell; after the last column a new row begins. A failed allocation is reported by
+ *  espl_table_print(). */
+void espl_table_cell(struct espl_table *table, enum espl_style style, const char *fmt, ...)
+    ESPL_PRINTF(3, 4);
+/** A free line between rows that ignores the columns. Only at the start of a row. */
+void espl_table_line(struct espl_table *table, const char *fmt, ...) ESPL_PRINTF(2, 3);
+/** Prints titles (unless all are "") and rows, two spaces between columns, no trailing blanks. */
+enum espl_status espl_table_print(const struct espl_table *table, FILE *stream, size_t indent,
+                                  bool colour, struct espl_error *err);
+
+/** One JSON value as indented text with a newline on cli->out. Takes the reference, also on
+ *  failure; NULL is reported as out of memory. */
+enum espl_status espl_print_json_take(const struct espl_cli *cli, json_t *value,
+                                      struct espl_error *err);
+/** One line, compact: for JSON lines. Takes the reference. */
+enum espl_status espl_print_json_line_take(const struct espl_cli *cli, json_t *value,
+                                           struct espl_error *err);
+
+/** "error: ..." with place, context as notes, and help, on cli->err_stream. A cancelled run prints
+ *  "interrupted: ...". Statuses that only carry an exit code (PENDING, or an empty message) print
+ *  nothing. */
+void espl_print_error(const struct espl_cli *cli, const struct espl_error *err);
+/** All problems of a job file in the form of docs/errors.md, on cli->err_stream. */
+void espl_print_diagnostics(const struct espl_cli *cli, const struct espl_diagnostics *diags);
+/** "warning: ..." on cli->err_stream. */
+void espl_print_warning(const struct espl_cli *cli, const char *fmt, ...) ESPL_PRINTF(2, 3);
+/** Talk on cli->err_stream, dropped with --quiet. */
+void espl_print_talk(const struct espl_cli *cli, const char *fmt, ...) ESPL_PRINTF(2, 3);
+
+#endif

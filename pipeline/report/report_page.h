@@ -1,0 +1,34 @@
+/* Sections of the HTML page. Private to pipeline/report; each appends to `out`. */
+#ifndef ESPL_REPORT_REPORT_PAGE_H
+#define ESPL_REPORT_REPORT_PAGE_H
+
+#include "report/report_data.h"
+
+/** The whole page. */
+enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf *out,
+                                  struct espl_error *err);
+
+/** Expectations: nothing when no run has any. */
+void espl_report_expectations(const struct espl_report_data *data, struct espl_buf *out);
+/** Dense beside compressed, for stages that measured both: nothing when there is none. */
+void espl_report_quality(const struct espl_report_data *data, struct espl_buf *out);
+/** Every metric of every stage. */
+void espl_report_metrics(const struct espl_report_data *data, struct espl_buf *out);
+/** Stage times and peak memory: bars and table. */
+enum espl_status espl_report_times(const struct espl_report_data *data, struct espl_buf *out,
+                                   struct espl_error *err);
+/** Per-layer panels, one figure a stage and series. */
+enum espl_status espl_report_layer_figures(const struct espl_report_data *data,
+                                           struct espl_buf *out, struct espl_error *err);
+/** Dependency drawing and recipe table of one run. */
+enum espl_status espl_report_provenance(const struct espl_report_data *data, size_t run,
+                                        struct espl_buf *out, struct espl_error *err);
+/** Parameters and environment facts in which the runs differ. */
+void espl_report_differences(const struct espl_report_data *data, struct espl_buf *out);
+/** Table of facts about the machine and the libraries, a column a run. */
+void espl_report_environment(const struct espl_report_data *data, struct espl_buf *out);
+
+/** One <th> a run when there are several. */
+void espl_report_run_heads(const struct espl_report_data *data, struct espl_buf *out);
+
+#endif

@@ -1,0 +1,81 @@
+#include "report/svg_internal.h"
+
+#include "report/html.h"
+
+#include <math.h>
+
+/* Layout in user units. */
+static const double label_width = 132.0; /* row names, right-aligned before this */
+static const double text_width = 74.0;   /* room for the figure right of the longest bar */
+static const double heading_height = 24.0;
+static const double bar_pitch = 17.0; /* one bar with its air */
+static const double row_gap = 7.0;
+
+static size_t value_index(const struct espl_svg_bars *chart, size_t column, size_t row,
+                          size_t series)
+{
+    return (column * chart->row_count + row) * chart->series_count + series;
+}
+
+static double column_top(const struct espl_svg_bars *chart, size_t column)
+{
+    double top = 0.0;
+    for (size_t row = 0; row < chart->row_count; ++row) {
+        for (size_t series = 0; series < chart->series_count; ++series) {
+            const double value = chart->values[value_index(chart, column, row, series)];
+            top = isfinite(value) && value > top ? value : top;
+        }
+    }
+    return top;
+}
+
+static void draw_column(struct espl_buf *out, const struct espl_svg_bars *chart, size_t column,
+                        double left, double width)
+{
+    const double top = column_top(chart, column);
+    const double pitch = bar_pitch * (double)chart->series_count + row_gap;
+    const double bottom = heading_height + pitch * (double)chart->row_count;
+    espl_buf_printf(out, "<text x=\"%.1f\" y=\"13\" class=\"heading\">", left);
+    espl_html_text(out, chart->columns[column]);
+    espl_buf_printf(out, "</text>\n<path class=\"axis\" d=\"M%.1f %.1fV%.1f\"/>\n", left,
+                    heading_height - 4.0, bottom);
+    for (size_t row = 0; row < chart->row_count; ++row) {
+        for (size_t series = 0; series < chart->series_count; ++series) {
+            const size_t at = value_index(chart, column, row, series);
+            const double y = heading_height + pitch * (double)row + bar_pitch * (double)series;
+            const double value = chart->values[at];
+            const bool drawn = isfinite(value) && top > 0.0;
+            const double length = drawn ? value / top * (width - text_width) : 0.0;
+            if (length > 0.0) {
+                /* A bar too short to see still shows that there is one. */
+                espl_svg_bar(out, chart->head.id, series, left, y, length < 1.0 ? 1.0 : length,
+                             13.0);
+            }
+            espl_buf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", left + length + 6.0,
+                            y + 10.5, isfinite(value) ? "value" : "soft");
+            espl_html_text(out, chart->texts[at]);
+            espl_buf_puts(out, "</text>\n");
+        }
+    }
+}
+
+void espl_svg_bars(struct espl_buf *out, const struct espl_svg_bars *chart)
+{
+    const double pitch = bar_pitch * (double)chart->series_count + row_gap;
+    const double gap = 14.0;
+    const double width = (ESPL_SVG_WIDTH - label_width - gap * (double)(chart->column_count - 1)) /
+                         (double)chart->column_count;
+    espl_svg_open(out, &chart->head, heading_height + pitch * (double)chart->row_count + 2.0);
+    espl_svg_patterns(out, chart->head.id, chart->series_count);
+    for (size_t row = 0; row < chart->row_count; ++row) {
+        const double y = heading_height + pitch * (double)row +
+                         bar_pitch * (double)chart->series_count / 2.0 + 2.0;
+        espl_buf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"label\">", label_width - 8.0, y);
+        espl_html_text_cut(out, chart->rows[row], 18);
+        espl_buf_puts(out, "</text>\n");
+    }
+    for (size_t column = 0; column < chart->column_count; ++column) {
+        draw_column(out, chart, column, label_width + (width + gap) * (double)column, width);
+    }
+    espl_svg_close(out);
+}

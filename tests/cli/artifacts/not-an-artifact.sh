@@ -1,0 +1,2 @@
+echo "just a text" >notes.txt
+espalier inspect notes.txt

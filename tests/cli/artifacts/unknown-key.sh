@@ -1,0 +1,1 @@
+espalier inspect 0123456789ab

@@ -1,0 +1,1 @@
+espalier plan job.yaml --foce=dense

@@ -1,0 +1,4 @@
+. "$SRC/tests/cli/common.inc"
+write_prune_job
+run_quietly
+espalier gc

@@ -1,0 +1,1 @@
+espalier report a b c d e f g

@@ -1,0 +1,1 @@
+espalier stages magnitude-prune

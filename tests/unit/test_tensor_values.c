@@ -1,0 +1,215 @@
+#include "cli/tensor_values.h"
+
+#include "support/cmocka_all.h"
+#include "support/temp_folder.h"
+
+#include <math.h>
+#include <string.h>
+
+static char folder[ESPL_PATH_MAX];
+
+static int set_up(void **state)
+{
+    (void)state;
+    espl_artifact_library_init();
+    temp_folder_make(folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temp_folder_remove(folder);
+    return 0;
+}
+
+/* An artifact with one dataset "/x", open for reading. */
+static struct espl_artifact *make(const char *name, const struct espl_tensor_info *info,
+                                  const void *data)
+{
+    char path[ESPL_PATH_MAX];
+    struct espl_artifact *artifact = NULL;
+    assert_int_equal(espl_fs_join(path, folder, name, NULL), ESPL_OK);
+    assert_int_equal(espl_artifact_create(path, "unit/1", &artifact, NULL), ESPL_OK);
+    assert_int_equal(espl_artifact_write(artifact, info, data, NULL), ESPL_OK);
+    assert_int_equal(espl_artifact_finish(&artifact, NULL, NULL), ESPL_OK);
+    assert_int_equal(espl_artifact_open(path, &artifact, NULL), ESPL_OK);
+    return artifact;
+}
+
+static struct espl_artifact *make_f32(const char *name, const float *values, uint64_t rows,
+                                      uint64_t cols)
+{
+    const uint64_t shape[] = {rows, cols};
+    const struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_F32, 2, shape);
+    return make(name, &info, values);
+}
+
+static void test_measure__counts_and_range(void **state)
+{
+    (void)state;
+    static const float values[] = {0.0f, -2.0f, 3.0f, NAN, INFINITY, -0.0f};
+    struct espl_artifact *artifact = make_f32("a.h5", values, 2, 3);
+    struct espl_tensor_stats stats;
+    assert_int_equal(
+        espl_tensor_measure(artifact, espl_artifact_find(artifact, "/x"), &stats, NULL), ESPL_OK);
+    assert_int_equal(stats.count, 6);
+    assert_int_equal(stats.nonzero, 4); /* NaN and infinity are not zero */
+    assert_int_equal(stats.nan, 1);
+    assert_int_equal(stats.infinite, 1);
+    assert_true(stats.min == -2.0 && stats.max == 3.0);
+    assert_true(stats.mean == 0.25); /* (0 - 2 + 3 - 0) / 4 finite values */
+    espl_artifact_close(artifact);
+}
+
+static void test_first_values__of_every_type(void **state)
+{
+    (void)state;
+    static const struct {
+        enum espl_dtype dtype;
+        unsigned char bytes[16]; /* two elements, little-endian */
+        double values[2];
+    } cases[] = {
+        {ESPL_DTYPE_U8, {200, 1}, {200, 1}},
+        {ESPL_DTYPE_I8, {0xFF, 127}, {-1, 127}},
+        {ESPL_DTYPE_U16, {0xFF, 0xFF, 1, 0}, {65535, 1}},
+        {ESPL_DTYPE_I32, {0xFE, 0xFF, 0xFF, 0xFF, 5}, {-2, 5}},
+        {ESPL_DTYPE_U32, {0xFF, 0xFF, 0xFF, 0xFF, 5}, {4294967295.0, 5}},
+        {ESPL_DTYPE_I64, {0xFD, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 7}, {-3, 7}},
+        {ESPL_DTYPE_U64, {0, 1, 0, 0, 0, 0, 0, 0, 7}, {256, 7}},
+        {ESPL_DTYPE_F16, {0x00, 0x3E, 0x00, 0xC0}, {1.5, -2}},
+        {ESPL_DTYPE_BF16, {0xC0, 0x3F, 0x00, 0xC0}, {1.5, -2}},
+        {ESPL_DTYPE_F32, {0, 0, 0xC0, 0x3F, 0, 0, 0, 0xC0}, {1.5, -2}},
+        {ESPL_DTYPE_F64, {0, 0, 0, 0, 0, 0, 0xF8, 0x3F, 0, 0, 0, 0, 0, 0, 0, 0xC0}, {1.5, -2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        const uint64_t shape[] = {2};
+        const struct espl_tensor_info info = espl_tensor_info_make("/x", cases[i].dtype, 1, shape);
+        struct espl_artifact *artifact = make("t.h5", &info, cases[i].bytes);
+        double values[8];
+        size_t count = 0;
+        assert_int_equal(espl_tensor_first_values(artifact, espl_artifact_find(artifact, "/x"),
+                                                  values, 8, &count, NULL),
+                         ESPL_OK);
+        assert_int_equal(count, 2);
+        assert_true(values[0] == cases[i].values[0]);
+        assert_true(values[1] == cases[i].values[1]);
+        espl_artifact_close(artifact);
+    }
+}
+
+/* Two rows of eleven bits in two bytes each; the pad bits are not elements. */
+static void test_measure__bit_masks(void **state)
+{
+    (void)state;
+    static const uint8_t mask[] = {0x01, 0x04, 0xFF, 0x07};
+    const uint64_t shape[] = {2, 2};
+    struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_U8, 2, shape);
+    (void)snprintf(info.packing, sizeof info.packing, "bitmask-lsb0");
+    info.logical_shape[0] = 2;
+    info.logical_shape[1] = 11;
+    struct espl_artifact *artifact = make("m.h5", &info, mask);
+    const struct espl_tensor_info *stored = espl_artifact_find(artifact, "/x");
+    struct espl_tensor_stats stats;
+    double values[16];
+    size_t count = 0;
+    assert_int_equal(espl_tensor_measure(artifact, stored, &stats, NULL), ESPL_OK);
+    assert_int_equal(stats.count, 22);
+    assert_int_equal(stats.nonzero, 13); /* bits 0 and 10, then all eleven */
+    assert_int_equal(espl_tensor_first_values(artifact, stored, values, 11, &count, NULL), ESPL_OK);
+    assert_true(values[0] == 1.0 && values[9] == 0.0 && values[10] == 1.0);
+    char shape_text[ESPL_SHAPE_TEXT];
+    espl_tensor_shape_text(stored, shape_text);
+    assert_string_equal(shape_text, "2 x 11");
+    espl_artifact_close(artifact);
+}
+
+static void test_compare__counts_and_largest(void **state)
+{
+    (void)state;
+    static const float a[] = {1.0f, 2.0f, NAN, 4.0f, 0.0f, 6.0f};
+    static const float b[] = {1.0f, 2.5f, NAN, 1.0f, -0.0f, 6.0f};
+    struct espl_artifact *one = make_f32("a.h5", a, 3, 2);
+    struct espl_artifact *two = make_f32("b.h5", b, 3, 2);
+    struct espl_tensor_difference difference;
+    assert_int_equal(espl_tensor_compare(one, espl_artifact_find(one, "/x"), two,
+                                         espl_artifact_find(two, "/x"), &difference, NULL),
+                     ESPL_OK);
+    assert_int_equal(difference.count, 6);
+    assert_int_equal(difference.differing, 2);
+    assert_true(difference.max_abs == 3.0);
+    espl_artifact_close(one);
+    espl_artifact_close(two);
+}
+
+static void test_compare__nan_against_a_number_is_infinite(void **state)
+{
+    (void)state;
+    static const float a[] = {NAN};
+    static const float b[] = {1.0f};
+    struct espl_artifact *one = make_f32("a.h5", a, 1, 1);
+    struct espl_artifact *two = make_f32("b.h5", b, 1, 1);
+    struct espl_tensor_difference difference;
+    assert_int_equal(espl_tensor_compare(one, espl_artifact_find(one, "/x"), two,
+                                         espl_artifact_find(two, "/x"), &difference, NULL),
+                     ESPL_OK);
+    assert_int_equal(difference.differing, 1);
+    assert_true(isinf(difference.max_abs));
+    espl_artifact_close(one);
+    espl_artifact_close(two);
+}
+
+/* More rows than one piece holds: 600 rows of 1,000 values. */
+static void test_measure__several_pieces(void **state)
+{
+    (void)state;
+    enum { ROWS = 600, COLS = 1000 };
+    static float values[ROWS * COLS];
+    for (size_t i = 0; i < ROWS * COLS; ++i) {
+        values[i] = i % 3 == 0 ? 0.0f : 1.0f;
+    }
+    values[ROWS * COLS - 1] = 9.0f;
+    struct espl_artifact *artifact = make_f32("a.h5", values, ROWS, COLS);
+    struct espl_tensor_stats stats;
+    assert_int_equal(
+        espl_tensor_measure(artifact, espl_artifact_find(artifact, "/x"), &stats, NULL), ESPL_OK);
+    assert_int_equal(stats.count, 600000);
+    assert_int_equal(stats.nonzero, 400000);
+    assert_true(stats.max == 9.0);
+    espl_artifact_close(artifact);
+}
+
+static void test_open__impossible_packings(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {1, 2};
+    const uint64_t shape[] = {2};
+    struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_U8, 1, shape);
+    struct espl_artifact *artifact = make("a.h5", &info, bytes);
+    struct espl_tensor_stats stats;
+    struct espl_error err = {0};
+    /* A mask that claims more bits than its bytes hold. */
+    (void)snprintf(info.packing, sizeof info.packing, "bitmask-lsb0");
+    info.logical_shape[0] = 17;
+    assert_int_equal(espl_tensor_measure(artifact, &info, &stats, &err), ESPL_E_CORRUPT);
+    (void)snprintf(info.packing, sizeof info.packing, "int4-pairs");
+    assert_int_equal(espl_tensor_measure(artifact, &info, &stats, &err), ESPL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "int4-pairs"));
+    espl_artifact_close(artifact);
+}
+
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(test_measure__counts_and_range),
+        WITH_FOLDER(test_first_values__of_every_type),
+        WITH_FOLDER(test_measure__bit_masks),
+        WITH_FOLDER(test_compare__counts_and_largest),
+        WITH_FOLDER(test_compare__nan_against_a_number_is_infinite),
+        WITH_FOLDER(test_measure__several_pieces),
+        WITH_FOLDER(test_open__impossible_packings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
