@@ -1,0 +1,45 @@
+# Shared by the chain tests: source it. Needs ESPALIER (program) and SOURCE (source folder).
+# shellcheck shell=sh
+set -eu
+work=$(mktemp -d "${TMPDIR:-/tmp}/espalier-chain.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+export NO_COLOR=1
+cd "$SOURCE"
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# job FILE: the chain with its export folder inside $work.
+job() { sed "s|EXPORT_FOLDER|$work/export|" "$SOURCE/tests/pipeline/chain.yaml" >"$1"; }
+
+# run_chain STORE [OPTION...]: talk goes to $work/log.
+run_chain() {
+    store=$1
+    shift
+    "$ESPALIER" run "$work/chain.yaml" --store "$store" --progress none "$@" >"$work/out" 2>"$work/log"
+}
+
+json_text() { sed -n "s/^ *\"$1\": \"\([^\"]*\)\",*\$/\1/p" | head -n 1; }
+
+# hashes STORE: "stage content-hash" of every stage of the chain, verified against the data.
+hashes() {
+    for link in "$1"/by-name/chain/*.h5; do
+        "$ESPALIER" inspect "$link" --store "$1" --verify --json >"$work/inspect.json" ||
+            fail "$link does not verify"
+        printf '%s %s\n' "$(basename "$link" .h5)" "$(json_text content_sha256 <"$work/inspect.json")"
+    done
+}
+
+# no_half_artifact STORE: whatever is visible under its final name is complete and whole.
+no_half_artifact() {
+    for file in "$1"/store/*/*.h5; do
+        [ -e "$file" ] || continue
+        "$ESPALIER" inspect "$file" --store "$1" --verify >/dev/null 2>"$work/inspect.err" ||
+            fail "half an artifact is visible: $file: $(cat "$work/inspect.err")"
+    done
+}
+
+job "$work/chain.yaml"
