@@ -31,7 +31,7 @@ endfunction()
 function(espl_kernels_library)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
          ${PROJECT_SOURCE_DIR}/kernels/ref/*.c ${PROJECT_SOURCE_DIR}/kernels/cpu/*.c
-         ${PROJECT_SOURCE_DIR}/kernels/bench/*.c)
+         ${PROJECT_SOURCE_DIR}/kernels/bench/*.c ${PROJECT_SOURCE_DIR}/kernels/formats/*.c)
     file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
     if(NOT sources)
         add_library(espl_kernels INTERFACE)
@@ -39,9 +39,12 @@ function(espl_kernels_library)
         return()
     endif()
     add_library(espl_kernels STATIC ${sources})
-    file(GLOB cpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/*.c)
-    # Loops of the CPU backend are written for the vectoriser.
-    set_source_files_properties(${cpu_sources} PROPERTIES COMPILE_OPTIONS "-O3")
+    file(GLOB cpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/*.c
+         ${PROJECT_SOURCE_DIR}/kernels/formats/*.c)
+    # Loops of the CPU backend and the formats are written for the vectoriser; comparisons that may
+    # not trap become vector selects.
+    set_source_files_properties(${cpu_sources} PROPERTIES
+                                COMPILE_OPTIONS "-O3;-fno-trapping-math")
     target_link_libraries(espl_kernels PUBLIC espl_flags espl_core espl_dep_openblas
                           OpenMP::OpenMP_C m)
     if(CMAKE_CUDA_COMPILER AND cuda_sources)

@@ -1,0 +1,111 @@
+/* What IE-BME is compared with: other sparse formats as encoders of the same codes, sizes in closed
+ * form for random masks, and the traffic figures of the UnionSparse paper (PMR, compute intensity,
+ * roofline time). Layouts of the peers: docs/formats/peers.md. */
+#ifndef ESPALIER_FORMATS_H
+#define ESPALIER_FORMATS_H
+
+#include "core/error.h"
+#include "espalier/iebme.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the peers' formats ---- */
+
+enum espl_peer_format {
+    ESPL_PEER_DENSE,          /* packed codes, rows padded to bytes */
+    ESPL_PEER_TCA_BME,        /* SpInfer: 8x8 bitmaps in nested tiles, codes instead of halves */
+    ESPL_PEER_CSR16,          /* 16-bit columns */
+    ESPL_PEER_CSR32,          /* 32-bit columns */
+    ESPL_PEER_TILED_CSL_HALF, /* Flash-LLM as published: IEEE half + 16-bit place */
+    ESPL_PEER_TILED_CSL       /* the same with codes: bits + 16-bit place */
+};
+enum { ESPL_PEER_FORMATS = 6, ESPL_PEER_SECTIONS = 4 };
+
+/** Up to four byte arrays, each exactly as long as the format needs. */
+struct espl_peer_matrix {
+    enum espl_peer_format format;
+    size_t rows;
+    size_t cols;
+    unsigned bits; /* of a code: 2, 4 or 8 */
+    uint8_t *section[ESPL_PEER_SECTIONS];
+    size_t section_bytes[ESPL_PEER_SECTIONS];
+};
+
+/** "dense", "tca-bme", "csr16", "csr32", "tiled-csl-half", "tiled-csl"; NULL for another number. */
+const char *espl_peer_name(enum espl_peer_format format);
+/** Bytes of every section and in all, before anything is allocated. codes (rows, cols). Errors:
+ *  UNSUPPORTED for bits other than 2, 4, 8, an empty matrix, or one the format cannot index. */
+enum espl_status espl_peer_plan(enum espl_peer_format format, const int8_t *codes, size_t rows,
+                                size_t cols, unsigned bits,
+                                size_t section_bytes[ESPL_PEER_SECTIONS], uint64_t *bytes,
+                                struct espl_error *err);
+/** Allocates *matrix, which espl_peer_free() frees. codes must fit `bits`. Errors: as above, NOMEM.
+ */
+enum espl_status espl_peer_encode(enum espl_peer_format format, const int8_t *codes, size_t rows,
+                                  size_t cols, unsigned bits, struct espl_peer_matrix *matrix,
+                                  struct espl_error *err);
+/** codes (rows, cols). Checks every size, offset and place before use. Errors: UNSUPPORTED,
+ * CORRUPT.
+ */
+enum espl_status espl_peer_decode(const struct espl_peer_matrix *matrix, int8_t *codes,
+                                  struct espl_error *err);
+void espl_peer_free(struct espl_peer_matrix *matrix);
+
+/* ---- closed forms: bits a weight for a random mask without tails ---- */
+
+/** IE-BME of uniform areas with Q areas (1024 = dense): 1/Q + bits (1 - s^Q) + offsets. */
+double espl_iebme_expected_bits(unsigned areas, unsigned bits, double sparsity);
+/** The same without offsets: what the break-even compares. */
+double espl_iebme_expected_bits_bare(unsigned areas, unsigned bits, double sparsity);
+/** Expected bits of a peer's format for a matrix of `cols` columns, all its arrays counted. */
+double espl_peer_expected_bits(enum espl_peer_format format, unsigned bits, double sparsity,
+                               size_t cols);
+/** Sparsity above which a union mask of Q areas takes less than dense: (1 / (bits Q))^(1/Q). */
+double espl_iebme_break_even(unsigned areas, unsigned bits);
+/** No format can take less on average: bits (1 - s) and the entropy of a random mask. */
+double espl_sparse_entropy_bits(unsigned bits, double sparsity);
+
+/* ---- traffic ---- */
+
+/** One encoded matrix, taken apart. bytes = payload + padding + metadata. */
+struct espl_traffic {
+    size_t rows;
+    size_t cols;
+    double bytes_per_value; /* B_w: bits / 8 */
+    uint64_t nonzeros;
+    double payload_bytes;  /* B_w * nonzeros */
+    double padding_bytes;  /* stored zeros and filled bytes among the values */
+    double metadata_bytes; /* masks, offsets, area codes, permutations, places */
+};
+
+/** Of an encoded IE-BME matrix (scales and outliers are not counted). */
+struct espl_traffic espl_traffic_of_iebme(const struct espl_iebme_plan *plan);
+/** Of any format, from its total and its metadata bytes; the rest above the payload is padding. */
+struct espl_traffic espl_traffic_of_bytes(size_t rows, size_t cols, unsigned bits,
+                                          uint64_t nonzeros, double bytes, double metadata_bytes);
+/** Payload to metadata as the paper defines it [UnionSparse, eq. 1]: stored zeros do not count.
+ *  Infinite without metadata. */
+double espl_traffic_pmr(const struct espl_traffic *traffic);
+/** The same with stored zeros counted as metadata, since they move without being payload. */
+double espl_traffic_pmr_effective(const struct espl_traffic *traffic);
+/** Operations a byte, weights and activations of `tokens` columns [UnionSparse, eq. 2], with the
+ * PMR given: 2 M N (1-s) / (B_w M (1-s) (1 + 1/PMR) + B_w N). */
+double espl_traffic_intensity(const struct espl_traffic *traffic, double tokens, double pmr);
+/** Encoded bytes a weight of the matrix. */
+double espl_traffic_bytes_per_weight(const struct espl_traffic *traffic);
+/** Seconds that moving the weights, `tokens` activation columns of B_w bytes and as many outputs of
+ *  output_bytes takes at `bandwidth` bytes a second; not less than the arithmetic takes at `rate`
+ *  operations a second (0 = arithmetic is free). Dense operations: 2 M N K. */
+double espl_traffic_roofline_seconds(const struct espl_traffic *traffic, double tokens,
+                                     double output_bytes, double bandwidth, double rate);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
