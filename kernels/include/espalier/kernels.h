@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 struct espl_backend;
+struct espl_iebme_weights; /* espalier/iebme.h */
 
 /** y (tokens, out) = x (tokens, in) * W (out, in)^T + bias (out). */
 struct espl_gemm_shape {
@@ -50,6 +51,46 @@ static inline size_t espl_mask_stride(size_t cols)
 {
     return (cols + 7u) / 8u;
 }
+
+/** A quantised linear layer (Atom). All codes are signed, zero means 0, value = scale * code.
+ *  Columns stand in the layer's own (reordered) order; the last `outliers` of them are INT8 with
+ * one scale a row, the others have one scale a group of `group_size` columns. */
+struct espl_quant_shape {
+    size_t tokens;
+    size_t in;
+    size_t out;
+    size_t group_size;     /* divides in - outliers; 0 = one group of all in - outliers columns */
+    size_t outliers;       /* < in */
+    size_t rows_per_scale; /* adjacent output rows that share weight scales: 1 or 2 */
+    unsigned weight_bits;  /* 2..8 */
+    unsigned activation_bits; /* 4..8 */
+};
+
+static inline size_t espl_quant_normal(const struct espl_quant_shape *shape)
+{
+    return shape->in - shape->outliers;
+}
+
+static inline size_t espl_quant_groups(const struct espl_quant_shape *shape)
+{
+    return shape->group_size == 0 ? 1 : espl_quant_normal(shape) / shape->group_size;
+}
+
+/** normal = in - outliers. Without outliers the two outlier pointers are NULL. */
+struct espl_quant_activations {
+    int8_t *codes;         /* (tokens, normal) */
+    float *scales;         /* (tokens, groups) */
+    int8_t *outlier_codes; /* (tokens, outliers) */
+    float *outlier_scales; /* (tokens) */
+};
+
+struct espl_quant_weights {
+    const uint8_t *codes; /* (out, stride) packed weight_bits wide: core/codes.h, (out, normal) */
+    const float *scales;  /* (ceil(out / rows_per_scale), groups) */
+    const int8_t *outlier_codes; /* (out, outliers) */
+    const float *outlier_scales; /* (out) */
+    const float *bias;           /* (out) or NULL */
+};
 
 /** Every pointer is borrowed and non-NULL unless the comment says otherwise. All functions return
  *  ESPL_OK, or ESPL_E_UNSUPPORTED for shapes the backend cannot do, or ESPL_E_NOMEM. */
@@ -126,10 +167,52 @@ struct espl_ops {
                                    float *y, struct espl_error *err);
     enum espl_status (*bf16_to_f32)(struct espl_backend *backend, size_t count, const uint16_t *x,
                                     float *y, struct espl_error *err);
+    /* *index = position of the first NaN or infinity in x, or count when all values are finite. */
+    enum espl_status (*find_nonfinite)(struct espl_backend *backend, size_t count, const float *x,
+                                       size_t *index, struct espl_error *err);
+    /* Dynamic quantisation of x (tokens, in) [Atom, section 4]. order (in): original column at each
+     * reordered place, NULL = as it is. Group: s = (clip * max(amax, 1e-5)) / qmax with
+     * qmax = 2^(activation_bits-1) - 1, code = clamp(rint(x / s), -qmax-1, qmax); outliers: the
+     * same with 8 bits, one scale a token and no clip. float32, halves to even. 0 < clip <= 1.
+     * NUMERIC for a value that is not finite, naming token and (original) column. */
+    enum espl_status (*quantize_act)(struct espl_backend *backend,
+                                     const struct espl_quant_shape *shape, const float *x,
+                                     const int32_t *order, float clip,
+                                     const struct espl_quant_activations *a,
+                                     struct espl_error *err);
+    /* y (tokens, out). Exact in int32 inside a group; then, each operation rounded to float32:
+     * sum = 0; for groups in ascending order: sum = sum + (float)acc * (w_scale * a_scale); for
+     * outliers likewise, last; sum = sum + bias. All backends give the same bits. */
+    enum espl_status (*gemm_w4a4)(struct espl_backend *backend,
+                                  const struct espl_quant_shape *shape,
+                                  const struct espl_quant_activations *a,
+                                  const struct espl_quant_weights *w, float *y,
+                                  struct espl_error *err);
+    /* Asymmetric fake quantisation in place of keys or values x (tokens, heads * head_dim), a scale
+     * and a zero point per token and head. lo = min(x, 0), hi = max(x, 0), q = 2^bits - 1,
+     * s = max(clip * (hi - lo), 1e-5) / q, z = clamp(rint(-(clip * lo) / s), 0, q),
+     * x = (clamp(rint(x / s) + z, 0, q) - z) * s; float32. bits 2..8, 0 < clip <= 1. NUMERIC for a
+     * value that is not finite. */
+    enum espl_status (*quantize_kv)(struct espl_backend *backend, size_t tokens, size_t heads,
+                                    size_t head_dim, unsigned bits, float clip, float *x,
+                                    struct espl_error *err);
+    /* gemm_w4a4 with the weight codes in the canonical IE-BME form: the same bits as gemm_w4a4 on
+     * the decoded codes. weight_bits are those of the encoded matrix, whose layout must be (out,
+     * in - outliers) and which must have passed espl_iebme_check(). */
+    enum espl_status (*spmm_iebme)(struct espl_backend *backend,
+                                   const struct espl_quant_shape *shape,
+                                   const struct espl_quant_activations *a,
+                                   const struct espl_iebme_weights *w, float *y,
+                                   struct espl_error *err);
 };
 
+enum { ESPL_BACKEND_MAX_THREADS = 64 }; /* OpenBLAS serves no more callers at a time */
+
 /** Opens a backend: "ref", "cpu" (or "auto", which is cpu until a CUDA backend is built in).
- *  threads: 0 = all the process may use. Errors: ESPL_E_UNSUPPORTED for a name this build lacks. */
+ *  threads: 0 = all the process may use, at most ESPL_BACKEND_MAX_THREADS; ref uses one. Opening
+ *  cpu sets OpenBLAS to one thread a call, and OpenMP's default to one, for the rest of the
+ * process. One caller at a time per backend. Errors: ESPL_E_UNSUPPORTED for a name this build
+ * lacks, NOMEM. */
 enum espl_status espl_backend_open(const char *name, unsigned threads, struct espl_backend **out,
                                    struct espl_error *err);
 void espl_backend_close(struct espl_backend *backend);
@@ -149,6 +232,8 @@ void espl_blas_get_info(struct espl_blas_info *info);
  *  core: as OpenBLAS reports it; OpenBLAS 0.3.21 picks Prescott on CPUs newer than itself (#4267).
  */
 const char *espl_blas_better_core(const char *core, bool has_avx2_fma, bool has_avx512);
+/** espl_blas_better_core() of the linked OpenBLAS on this CPU. */
+const char *espl_blas_better_core_here(void);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,3 @@
+espl_unit_test(test_quant_kernels LINK espl_kernels)
+espl_unit_test(test_quant_activations LINK espl_kernels)
+espl_unit_test(test_linalg LINK espl_kernels)
