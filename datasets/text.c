@@ -43,15 +43,20 @@ static enum espl_status broken_stream(const char *path, const struct filter_row 
                                       struct archive *archive, struct espl_error *err)
 {
     const char *const why = archive_error_string(archive);
+    if (archive_errno(archive) == ENOMEM) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory while decompressing '%s'", path);
+    }
+    /* liblzma's words for a stream that ends too early. */
+    const bool cut = why != NULL && strstr(why, "No progress is possible") != NULL;
     (void)espl_fail(err, ESPL_E_CORRUPT, "cannot decompress '%s' (%s): %s", path,
-                    filter->suffix + 1, why != NULL ? why : "damaged or cut off");
+                    filter->suffix + 1, why == NULL || cut ? "damaged or cut off" : why);
     return espl_hint(err, "copy the file again and compare its size and checksum with the source");
 }
 
 /* Opens the stream and checks that it is what the name says: libarchive would pass unknown bytes
- * through as plain text. */
+ * through as plain text. *empty: a stream of nothing, whose data must not be asked for. */
 static enum espl_status open_stream(const char *path, const struct filter_row *filter,
-                                    struct archive *archive, struct espl_error *err)
+                                    struct archive *archive, bool *empty, struct espl_error *err)
 {
     if (archive_read_support_format_raw(archive) != ARCHIVE_OK ||
         archive_read_support_format_empty(archive) != ARCHIVE_OK) {
@@ -71,8 +76,10 @@ static enum espl_status open_stream(const char *path, const struct filter_row *f
         return broken_stream(path, filter, archive, err);
     }
     if (archive_filter_code(archive, 0) != filter->code) {
-        return espl_fail(err, ESPL_E_CORRUPT, "'%s' is not a %s stream", path, filter->suffix + 1);
+        (void)espl_fail(err, ESPL_E_CORRUPT, "'%s' is not a %s stream", path, filter->suffix + 1);
+        return espl_hint(err, "name the file after what it is: without the ending, if it is text");
     }
+    *empty = rc == ARCHIVE_EOF;
     return ESPL_OK;
 }
 
@@ -80,12 +87,13 @@ static enum espl_status read_stream(const char *path, const struct filter_row *f
                                     struct archive *archive, struct espl_buf *text,
                                     struct espl_error *err)
 {
-    enum espl_status status = open_stream(path, filter, archive, err);
+    bool empty = false;
+    enum espl_status status = open_stream(path, filter, archive, &empty, err);
     char *const block = malloc(READ_BLOCK);
     if (status == ESPL_OK && block == NULL) {
         status = espl_fail(err, ESPL_E_NOMEM, "out of memory for '%s'", path);
     }
-    while (status == ESPL_OK) {
+    while (status == ESPL_OK && !empty) {
         const la_ssize_t n = archive_read_data(archive, block, READ_BLOCK);
         if (n == 0) {
             break;

@@ -102,6 +102,7 @@ void espl_artifact_free(struct espl_artifact *artifact)
     if (artifact->file >= 0) {
         (void)H5Fclose(artifact->file); /* nothing is written any more, so nothing can be lost */
     }
+    espl_h5_release_stream(&artifact->stream);
     if (artifact->stream.fd >= 0) {
         (void)close(artifact->stream.fd);
     }

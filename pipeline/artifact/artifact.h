@@ -96,7 +96,8 @@ enum espl_status espl_artifact_create_rows(struct espl_artifact *artifact,
 enum espl_status espl_artifact_append_rows(struct espl_artifact *artifact, const char *path,
                                            uint64_t rows, const void *data, struct espl_error *err);
 /** Dataset whose raw data are `info->bytes` bytes at `offset` of `file` (absolute path).
- *  sha256: of these bytes, computed by the caller. */
+ *  sha256: of these bytes, computed by the caller. Reading them later fails with CORRUPT when the
+ *  size or the time stamp of the file is no longer what it is now; verifying reads them anyway. */
 enum espl_status espl_artifact_write_external(struct espl_artifact *artifact,
                                               const struct espl_tensor_info *info, const char *file,
                                               uint64_t offset, const char *sha256,

@@ -17,8 +17,8 @@ static enum espl_status copy_dataset(struct espl_artifact *artifact, struct espl
 {
     const struct espl_tensor_info *info = &from->info;
     if (info->external) {
-        return espl_artifact_write_external(artifact, info, from->external_file, from->offset,
-                                            info->sha256, err);
+        return espl_artifact_refer(artifact, info, from->external_file, from->offset, info->sha256,
+                                   &from->external_state, err);
     }
     uint64_t rows_each = from->row_bytes == 0 ? from->rows : COPY_PIECE_BYTES / from->row_bytes;
     rows_each = rows_each == 0 ? 1 : rows_each;

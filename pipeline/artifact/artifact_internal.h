@@ -5,6 +5,8 @@
 #include "artifact/artifact.h"
 #include "artifact/h5.h"
 
+#include <sys/stat.h>
+
 enum {
     ESPL_ARTIFACT_FORMAT_VERSION = 1,
     ESPL_ARTIFACT_MAX_TENSORS = 1 << 20, /* most datasets of a file */
@@ -12,6 +14,12 @@ enum {
 };
 
 #define ESPL_ARTIFACT_FORMAT "espl-artifact"
+
+/** What the file system said about a file outside when its data were hashed. */
+struct espl_artifact_file_state {
+    uint64_t bytes;
+    uint64_t mtime_ns;
+};
 
 /** One dataset. Writer: `dataset` and `hash` live until its last row; reader: both unused. */
 struct espl_artifact_entry {
@@ -24,6 +32,7 @@ struct espl_artifact_entry {
     bool complete;
     char *external_file; /* malloc'ed; NULL for data inside */
     uint64_t offset;     /* reader, or external: where the data start */
+    struct espl_artifact_file_state external_state;
 };
 
 /** A root attribute or provenance text. */
@@ -83,6 +92,15 @@ void espl_artifact_sort_entries(struct espl_artifact *artifact);
  * absent. */
 struct espl_artifact_entry *espl_artifact_find_entry(const struct espl_artifact *artifact,
                                                      const char *path);
+
+struct espl_artifact_file_state espl_artifact_file_state(const struct stat *info);
+/** espl_artifact_write_external() with checked arguments. state: of the file when `sha256` was
+ * computed. */
+enum espl_status espl_artifact_refer(struct espl_artifact *artifact,
+                                     const struct espl_tensor_info *info, const char *file,
+                                     uint64_t offset, const char *sha256,
+                                     const struct espl_artifact_file_state *state,
+                                     struct espl_error *err);
 
 /** Checks path, rank, sizes, packing; fills rows and row_bytes of the entry from its info.
  *  code: what to return for a bad one (INTERNAL when a caller made it, CORRUPT when a file did). */

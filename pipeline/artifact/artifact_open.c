@@ -239,11 +239,12 @@ static enum espl_status load_labels(hid_t dataset, struct espl_tensor_info *info
 }
 
 /* File and offset of data that live outside. */
-static enum espl_status load_external(hid_t list, struct espl_artifact_entry *entry,
+static enum espl_status load_external(hid_t list, hid_t dataset, struct espl_artifact_entry *entry,
                                       struct espl_error *err)
 {
     off_t offset = 0;
     hsize_t size = 0;
+    uint64_t state[2] = {0, 0};
     char *name = calloc(1, ESPL_PATH_MAX);
     if (name == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory");
@@ -257,7 +258,10 @@ static enum espl_status load_external(hid_t list, struct espl_artifact_entry *en
     entry->external_file = name;
     entry->offset = (uint64_t)offset;
     entry->info.external = true;
-    return ESPL_OK;
+    const enum espl_status status =
+        espl_h5_read_u64_attribute(dataset, "external_state", state, 2, err);
+    entry->external_state = (struct espl_artifact_file_state){state[0], state[1]};
+    return status;
 }
 
 /* Where the data are, and that they can be there. */
@@ -272,7 +276,7 @@ static enum espl_status load_place(const struct espl_artifact *artifact, hid_t d
     if (files < 0 || files > 1 || layout != H5D_CONTIGUOUS) {
         status = espl_fail(err, ESPL_E_CORRUPT, "it is not stored in one piece");
     } else if (files == 1) {
-        status = load_external(list, entry, err);
+        status = load_external(list, dataset, entry, err);
     } else if (bytes > 0) {
         const haddr_t offset = H5Dget_offset(dataset);
         if (offset == HADDR_UNDEF || offset > artifact->file_bytes ||

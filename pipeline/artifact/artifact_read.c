@@ -58,12 +58,31 @@ const struct espl_tensor_info *espl_artifact_find(const struct espl_artifact *ar
     return entry != NULL ? &entry->info : NULL;
 }
 
-/* Opens the file that holds an entry's data; *fd is the artifact's own one for data inside. */
+/* A file outside must be as it was when its data were hashed, or other weights would pass for those
+ * of the artifact. Size and time stamp are looked at; who wants the bytes compared verifies. */
+static enum espl_status check_unchanged(const struct espl_artifact *artifact,
+                                        const struct espl_artifact_entry *entry,
+                                        const struct stat *info, struct espl_error *err)
+{
+    const struct espl_artifact_file_state now = espl_artifact_file_state(info);
+    if (now.bytes == entry->external_state.bytes &&
+        now.mtime_ns == entry->external_state.mtime_ns) {
+        return ESPL_OK;
+    }
+    (void)espl_fail(err, ESPL_E_CORRUPT, "'%s' has changed since '%s' was made, which refers to it",
+                    entry->external_file, artifact->path);
+    return espl_hint(err, "run the job that imports it again, which reads it anew; `storage: copy` "
+                          "does not depend on the file");
+}
+
+/* Opens the file that holds an entry's data; *fd is the artifact's own one for data inside.
+ * unchanged: a file outside must be the one that was referred to. */
 static enum espl_status open_data(const struct espl_artifact *artifact,
-                                  const struct espl_artifact_entry *entry, int *fd,
+                                  const struct espl_artifact_entry *entry, bool unchanged, int *fd,
                                   struct espl_error *err)
 {
     struct stat info;
+    enum espl_status status = ESPL_OK;
     const char *file = entry->external_file;
     if (file == NULL) {
         *fd = artifact->stream.fd;
@@ -71,7 +90,7 @@ static enum espl_status open_data(const struct espl_artifact *artifact,
     }
     const int opened = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (opened < 0) {
-        const enum espl_status status =
+        status =
             espl_fail_errno(err, errno, "cannot open '%s', which holds the data of tensor '%s'",
                             file, entry->info.path);
         (void)espl_hint(err,
@@ -83,10 +102,15 @@ static enum espl_status open_data(const struct espl_artifact *artifact,
     if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode) ||
         (uint64_t)info.st_size < entry->offset ||
         (uint64_t)info.st_size - entry->offset < entry->info.bytes) {
+        status = espl_fail(err, ESPL_E_CORRUPT,
+                           "'%s' is too short: tensor '%s' needs %" PRIu64 " bytes at %" PRIu64,
+                           file, entry->info.path, entry->info.bytes, entry->offset);
+    } else if (unchanged) {
+        status = check_unchanged(artifact, entry, &info, err);
+    }
+    if (status != ESPL_OK) {
         (void)close(opened); /* only read from */
-        return espl_fail(err, ESPL_E_CORRUPT,
-                         "'%s' is too short: tensor '%s' needs %" PRIu64 " bytes at %" PRIu64, file,
-                         entry->info.path, entry->info.bytes, entry->offset);
+        return status;
     }
     *fd = opened;
     return ESPL_OK;
@@ -162,7 +186,7 @@ enum espl_status espl_artifact_read_rows(struct espl_artifact *artifact, const c
         return ESPL_OK;
     }
     int fd = -1;
-    enum espl_status status = open_data(artifact, entry, &fd, err);
+    enum espl_status status = open_data(artifact, entry, true, &fd, err);
     if (status == ESPL_OK) {
         status = read_data(artifact, entry, fd, row * entry->row_bytes, data, data_bytes, err);
     }
@@ -211,7 +235,7 @@ static enum espl_status hash_entry(const struct espl_artifact *artifact,
         return espl_fail(err, ESPL_E_NOMEM, "out of memory while checking '%s'", artifact->path);
     }
     enum espl_status status =
-        entry->info.bytes > 0 ? open_data(artifact, entry, &fd, err) : ESPL_OK;
+        entry->info.bytes > 0 ? open_data(artifact, entry, false, &fd, err) : ESPL_OK;
     while (status == ESPL_OK && done < entry->info.bytes) {
         const uint64_t left = entry->info.bytes - done;
         const size_t size = left < VERIFY_PIECE_BYTES ? (size_t)left : VERIFY_PIECE_BYTES;

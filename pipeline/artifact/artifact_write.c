@@ -292,6 +292,10 @@ static enum espl_status complete_entry(struct espl_artifact *artifact,
                                                  info->rank);
         }
     }
+    if (result >= 0 && info->external) {
+        const uint64_t state[2] = {entry->external_state.bytes, entry->external_state.mtime_ns};
+        result = espl_h5_write_u64_attribute(dataset, "external_state", state, 2);
+    }
     entry->dataset = H5I_INVALID_HID;
     if (H5Dclose(dataset) < 0 || result < 0 || espl_artifact_write_failed(artifact)) {
         return espl_artifact_fail_write(artifact, info->path, err);
@@ -414,11 +418,20 @@ enum espl_status espl_artifact_write(struct espl_artifact *artifact,
                                      data, err);
 }
 
+struct espl_artifact_file_state espl_artifact_file_state(const struct stat *info)
+{
+    return (struct espl_artifact_file_state){
+        .bytes = (uint64_t)info->st_size,
+        .mtime_ns = (uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec,
+    };
+}
+
 enum espl_status espl_artifact_write_external(struct espl_artifact *artifact,
                                               const struct espl_tensor_info *info, const char *file,
                                               uint64_t offset, const char *sha256,
                                               struct espl_error *err)
 {
+    struct stat now;
     enum espl_status status = espl_artifact_check_writable(artifact, info->path, err);
     if (status != ESPL_OK) {
         return status;
@@ -431,6 +444,25 @@ enum espl_status espl_artifact_write_external(struct espl_artifact *artifact,
                                 " of '%s' (absolute path, bytes and a SHA-256 are needed)",
                                 info->path, info->bytes, offset, file));
     }
+    if (stat(file, &now) != 0) {
+        return espl_artifact_mark_failed(
+            artifact, espl_fail_errno(err, errno, "cannot examine '%s', which holds tensor '%s'",
+                                      file, info->path));
+    }
+    const struct espl_artifact_file_state state = espl_artifact_file_state(&now);
+    return espl_artifact_refer(artifact, info, file, offset, sha256, &state, err);
+}
+
+enum espl_status espl_artifact_refer(struct espl_artifact *artifact,
+                                     const struct espl_tensor_info *info, const char *file,
+                                     uint64_t offset, const char *sha256,
+                                     const struct espl_artifact_file_state *state,
+                                     struct espl_error *err)
+{
+    enum espl_status status = espl_artifact_check_writable(artifact, info->path, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
     struct espl_artifact_entry *entry = add_checked(artifact, info, &status, err);
     if (entry == NULL) {
         return espl_artifact_mark_failed(artifact, status);
@@ -441,6 +473,7 @@ enum espl_status espl_artifact_write_external(struct espl_artifact *artifact,
             artifact, espl_fail(err, ESPL_E_NOMEM, "out of memory for tensor '%s'", info->path));
     }
     entry->offset = offset;
+    entry->external_state = *state;
     entry->info.external = true;
     entry->rows_done = entry->rows;
     memcpy(entry->info.sha256, sha256, ESPL_SHA256_HEX);

@@ -24,6 +24,9 @@ struct espl_h5_stream {
     int fd;           /* -1 = closed */
     int failed_errno; /* of the first failed write, 0 = none */
     bool discard;     /* drop writes: the file is being abandoned */
+    /** The registered driver, 0 = none. HDF5 1.10 reads the driver's table after it dropped its own
+     * reference in H5Fclose(), so ours must live longer: espl_h5_release_stream() drops it. */
+    hid_t driver;
 };
 
 enum {
@@ -35,6 +38,8 @@ enum {
 /** Creates (create = true, truncating) or opens read-only the file behind stream->fd. path is for
  * messages only. Returns a negative value on failure. */
 hid_t espl_h5_open_stream(struct espl_h5_stream *stream, const char *path, bool create);
+/** Lets go of the driver; after the HDF5 file is closed. */
+void espl_h5_release_stream(struct espl_h5_stream *stream);
 
 /** Fills err from the stream's errno when a write failed (NOSPACE with advice), else with `code`
  * and the deepest entry of the HDF5 error stack, which it clears. */

@@ -206,12 +206,14 @@ static herr_t keep_metadata(hid_t access)
 static hid_t make_access_list(struct espl_h5_stream *stream, bool create)
 {
     const struct stream_access info = {.stream = stream};
-    const hid_t driver = H5FDregister(&stream_class);
-    if (driver < 0) {
+    if (stream->driver <= 0) {
+        stream->driver = H5FDregister(&stream_class);
+    }
+    if (stream->driver < 0) {
         return H5I_INVALID_HID;
     }
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    if (access >= 0 && (H5Pset_driver(access, driver, &info) < 0 ||
+    if (access >= 0 && (H5Pset_driver(access, stream->driver, &info) < 0 ||
                         H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
                         H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110) < 0 ||
                         H5Pset_alignment(access, ESPL_H5_ALIGNMENT, ESPL_H5_ALIGNMENT) < 0 ||
@@ -219,7 +221,6 @@ static hid_t make_access_list(struct espl_h5_stream *stream, bool create)
         (void)H5Pclose(access); /* a failed set-up is reported by the caller */
         access = H5I_INVALID_HID;
     }
-    (void)H5FDunregister(driver); /* the list holds its own reference */
     return access;
 }
 
@@ -251,4 +252,12 @@ cleanup:
     }
     (void)H5Pclose(access);
     return file;
+}
+
+void espl_h5_release_stream(struct espl_h5_stream *stream)
+{
+    if (stream->driver > 0) {
+        (void)H5FDunregister(stream->driver); /* only memory */
+    }
+    stream->driver = 0;
 }

@@ -1,6 +1,7 @@
 #include "artifact/store.h"
 
 #include "core/fs.h"
+#include "core/lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -51,8 +52,16 @@ static enum espl_status store_path(const struct espl_store *store, const char *r
     return espl_fs_join(out, store->root, rest, err);
 }
 
-/* Removes temporaries of dead processes in one folder. Folders, and files of live processes or of
- * other hosts, stay. A folder that cannot be listed now is left for the next run. */
+static bool is_guard(const char *name)
+{
+    static const char ending[] = ".lock.guard";
+    const size_t len = strlen(name);
+    return len > sizeof ending - 1 && strcmp(name + len - (sizeof ending - 1), ending) == 0;
+}
+
+/* Removes temporaries of dead processes and guards of locks that nobody holds in one folder.
+ * Folders, and files of live processes or of other hosts, stay. A folder that cannot be listed now
+ * is left for the next run. */
 static void clean_folder(const char *dir)
 {
     char path[ESPL_PATH_MAX];
@@ -62,8 +71,15 @@ static void clean_folder(const char *dir)
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (espl_fs_is_abandoned(names[i]) && espl_fs_join(path, dir, names[i], NULL) == ESPL_OK) {
-            (void)unlink(path); /* refused or gone: nothing depends on it */
+        /* Refused or gone already: nothing depends on it. */
+        bool removed = false;
+        if (espl_fs_join(path, dir, names[i], NULL) != ESPL_OK) {
+            continue;
+        }
+        if (espl_fs_is_abandoned(names[i])) {
+            (void)unlink(path);
+        } else if (is_guard(names[i])) {
+            (void)espl_lock_remove_guard(path, &removed, NULL);
         }
     }
     espl_fs_free_names(names, count);
@@ -87,16 +103,32 @@ static void clean_tree(const char *dir)
     espl_fs_free_names(names, count);
 }
 
+static enum espl_status check_root(const char *root, struct espl_error *err)
+{
+    if (espl_fs_exists(root) && !espl_fs_is_dir(root)) {
+        return espl_fail(err, ESPL_E_IO, "results folder '%s' is not a folder", root);
+    }
+    return ESPL_OK;
+}
+
 enum espl_status espl_store_open(const char *root, struct espl_store *store, struct espl_error *err)
 {
     char path[ESPL_PATH_MAX];
     char absolute[PATH_MAX];
-    enum espl_status status = espl_fs_make_dirs(root, err);
+    enum espl_status status = check_root(root, err);
+    if (status == ESPL_OK) {
+        status = espl_fs_make_dirs(root, err);
+    }
     if (status != ESPL_OK) {
         return status;
     }
     if (realpath(root, absolute) == NULL) {
         return espl_fail_errno(err, errno, "cannot use results folder '%s'", root);
+    }
+    if (access(absolute, W_OK | X_OK) != 0) {
+        (void)espl_fail_errno(err, errno, "cannot write to results folder '%s'", root);
+        (void)espl_hint(err, "use --store with a folder that you can write to");
+        return ESPL_E_IO;
     }
     memset(store, 0, sizeof *store);
     status = espl_fs_join(store->root, absolute, "", err);
@@ -118,6 +150,10 @@ enum espl_status espl_store_open_readonly(const char *root, struct espl_store *s
     char absolute[PATH_MAX];
     memset(store, 0, sizeof *store);
     store->readonly = true;
+    const enum espl_status status = check_root(root, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
     if (realpath(root, absolute) != NULL) {
         return espl_fs_join(store->root, absolute, "", err);
     }
@@ -131,6 +167,28 @@ enum espl_status espl_store_open_readonly(const char *root, struct espl_store *s
         return espl_fail_errno(err, errno, "cannot find the working folder");
     }
     return espl_fs_join(store->root, absolute, root, err);
+}
+
+bool espl_store_of_file(const char *path, struct espl_store *store)
+{
+    char real[PATH_MAX];
+    memset(store, 0, sizeof *store);
+    store->readonly = true;
+    if (realpath(path, real) == NULL) {
+        return false;
+    }
+    char *parts[3] = {NULL, NULL, NULL}; /* file name, its shard, "store" */
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char *slash = strrchr(real, '/');
+        if (slash == NULL) {
+            return false;
+        }
+        *slash = '\0';
+        parts[i] = slash + 1;
+    }
+    return strcmp(parts[2], "store") == 0 && strlen(parts[1]) == 2 &&
+           strncmp(parts[0], parts[1], 2) == 0 && is_hex(parts[1], 2) &&
+           espl_fs_join(store->root, real[0] != '\0' ? real : "/", "", NULL) == ESPL_OK;
 }
 
 /* store/ab/<key>[.<port>]<ending> */
@@ -154,6 +212,35 @@ enum espl_status espl_store_artifact_path(const struct espl_store *store, const 
                                           struct espl_error *err)
 {
     return artifact_path(store, key, port, out, err);
+}
+
+enum espl_status espl_store_open_artifact(const struct espl_store *store, const char *key,
+                                          const char *port, struct espl_artifact **out,
+                                          struct espl_error *err)
+{
+    char path[ESPL_PATH_MAX];
+    struct espl_artifact *artifact = NULL;
+    enum espl_status status = artifact_path(store, key, port, path, err);
+    if (status == ESPL_OK) {
+        status = espl_artifact_open(path, &artifact, err);
+    }
+    if (status != ESPL_OK) {
+        return status;
+    }
+    const char *own_key = espl_artifact_attribute(artifact, "key");
+    const char *own_port = espl_artifact_attribute(artifact, "port");
+    /* The only output of a stage has no port in its file name. */
+    const bool same_port = port == NULL || port[0] == '\0' || strcmp(port, own_port) == 0;
+    if (strcmp(key, own_key) == 0 && same_port) {
+        *out = artifact;
+        return ESPL_OK;
+    }
+    (void)espl_fail(err, ESPL_E_CORRUPT,
+                    "'%s' holds another result: it was made under key %.12s%s%s", path,
+                    own_key[0] != '\0' ? own_key : "(none)", same_port ? "" : ", port ",
+                    same_port ? "" : own_port);
+    espl_artifact_close(artifact);
+    return espl_hint(err, "files of the store must keep their names; delete this one");
 }
 
 bool espl_store_has(const struct espl_store *store, const char *key, const char *port)
@@ -195,14 +282,6 @@ enum espl_status espl_store_publish(const struct espl_store *store, const char *
     if (status != ESPL_OK) {
         (void)unlink(private_path); /* the first error is the one to report */
         return status;
-    }
-    /* Another process was faster: equal key, equal content. (A process that comes between this look
-     * and the rename is harmless for the same reason.) */
-    if (espl_store_has(store, key, port)) {
-        if (unlink(private_path) != 0 && errno != ENOENT) {
-            return espl_fail_errno(err, errno, "cannot remove '%s'", private_path);
-        }
-        return ESPL_OK;
     }
     return espl_fs_publish(private_path, path, err);
 }

@@ -30,9 +30,19 @@ enum espl_status espl_store_open(const char *root, struct espl_store *store,
 enum espl_status espl_store_open_readonly(const char *root, struct espl_store *store,
                                           struct espl_error *err);
 
+/** The store that holds the artifact file at `path` (".../store/ab/<key>.h5", links resolved), for
+ * read-only use. Returns false when it lies in none. */
+bool espl_store_of_file(const char *path, struct espl_store *store);
+
 /** Path of an artifact. port: NULL or "" for the only output of a stage. */
 enum espl_status espl_store_artifact_path(const struct espl_store *store, const char *key,
                                           const char *port, char out[ESPL_PATH_MAX],
+                                          struct espl_error *err);
+/** Opens an artifact of the store for reading. A file that says it was made under another key or
+ * port, because it was copied or renamed there, does not pass for this one. Errors: those of
+ * espl_artifact_open(); CORRUPT for the wrong key. */
+enum espl_status espl_store_open_artifact(const struct espl_store *store, const char *key,
+                                          const char *port, struct espl_artifact **out,
                                           struct espl_error *err);
 /** Is it there? (A published file is complete by construction.) */
 bool espl_store_has(const struct espl_store *store, const char *key, const char *port);
@@ -41,7 +51,10 @@ bool espl_store_has(const struct espl_store *store, const char *key, const char 
 enum espl_status espl_store_private_path(const struct espl_store *store, const char *key,
                                          const char *name, char out[ESPL_PATH_MAX],
                                          struct espl_error *err);
-/** Publishes a finished artifact file. Losing the race to another process is success. */
+/** Publishes a finished artifact file: it takes the place of one that is there already, in one step
+ * (rename), so that readers see the old file or the new one. Equal keys mean equal content, so
+ * nothing is lost when two processes publish the same key, and a damaged or forced result is
+ * replaced. The private file is gone afterwards, also on failure. */
 enum espl_status espl_store_publish(const struct espl_store *store, const char *private_path,
                                     const char *key, const char *port, struct espl_error *err);
 /** Folder of resume units of a key (partial/<key>.units/), created when `create`. */

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* vsnprintf into a fixed field; a text that does not fit ends in "...". */
+/* vsnprintf into a fixed field; a text that does not fit ends in "...". Control characters, as file
+ * names can hold them, become '?': a message is one line, and no terminal obeys it. */
 static void format_text(char *out, size_t size, const char *fmt, va_list args)
 {
     const int n = vsnprintf(out, size, fmt, args);
@@ -12,6 +13,11 @@ static void format_text(char *out, size_t size, const char *fmt, va_list args)
         out[0] = '\0';
     } else if ((size_t)n >= size && size > 4) {
         memcpy(out + size - 4, "...", 4);
+    }
+    for (char *at = out; *at != '\0'; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
+            *at = '?';
+        }
     }
 }
 
@@ -63,6 +69,11 @@ enum espl_status espl_fail_errno(struct espl_error *err, int sys_errno, const ch
         va_end(args);
         const size_t len = strlen(err->message);
         (void)snprintf(err->message + len, sizeof err->message - len, ": %s", strerror(sys_errno));
+        if (sys_errno == EMFILE) {
+            (void)espl_hint(err, "raise the limit of open files: `ulimit -n` shows it");
+        } else if (sys_errno == EFBIG) {
+            (void)espl_hint(err, "the file system or `ulimit -f` limits the size of files");
+        }
     }
     return code;
 }

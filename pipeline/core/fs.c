@@ -44,7 +44,7 @@ enum espl_status espl_fs_file_size(const char *path, uint64_t *size, struct espl
         return espl_fail_errno(err, errno, "cannot examine '%s'", path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return espl_fail(err, ESPL_E_IO, "'%s' is not a regular file", path);
+        return espl_fail(err, ESPL_E_KIND, "'%s' is not a regular file", path);
     }
     *size = (uint64_t)info.st_size;
     return ESPL_OK;
@@ -130,7 +130,7 @@ enum espl_status espl_fs_read_file(const char *path, size_t limit, char **data, 
         goto cleanup;
     }
     if (!S_ISREG(info.st_mode)) {
-        status = espl_fail(err, ESPL_E_IO, "cannot read '%s': not a regular file", path);
+        status = espl_fail(err, ESPL_E_KIND, "cannot read '%s': not a regular file", path);
         goto cleanup;
     }
     if ((uint64_t)info.st_size > limit) {
@@ -229,6 +229,10 @@ enum espl_status espl_fs_make_dirs(const char *path, struct espl_error *err)
         }
         const int reason = errno;
         /* Besides EEXIST: a read-only parent of a folder that is there already. */
+        if (!espl_fs_is_dir(partial) && reason == EEXIST) {
+            return espl_fail(err, ESPL_E_IO, "cannot create folder '%s': '%s' is not a folder",
+                             path, partial);
+        }
         if (!espl_fs_is_dir(partial)) {
             return add_advice(err, espl_fail_errno(err, reason, "cannot create folder '%s'", path),
                               partial);
@@ -303,6 +307,22 @@ enum espl_status espl_fs_refresh_link(const char *target, const char *link_path,
                           link_path);
     }
     return ESPL_OK;
+}
+
+const char *espl_fs_shown_path(const char *path, char out[ESPL_PATH_MAX])
+{
+    char folder[ESPL_PATH_MAX];
+    const char *shown = path;
+    if (getcwd(folder, sizeof folder) != NULL) {
+        const size_t len = strlen(folder);
+        if (strcmp(path, folder) == 0) {
+            shown = ".";
+        } else if (len > 1 && strncmp(path, folder, len) == 0 && path[len] == '/') {
+            shown = path + len + 1;
+        }
+    }
+    (void)snprintf(out, ESPL_PATH_MAX, "%s", shown);
+    return out;
 }
 
 enum espl_status espl_fs_free_bytes(const char *path, uint64_t *bytes, struct espl_error *err)

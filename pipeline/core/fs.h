@@ -39,6 +39,9 @@ enum espl_status espl_fs_publish(const char *tmp_path, const char *final_path,
 /** Makes `link_path` a symbolic link to `target`, replacing what is there atomically. */
 enum espl_status espl_fs_refresh_link(const char *target, const char *link_path,
                                       struct espl_error *err);
+/** The path as people should see it: relative to the working folder when it is below ("." for that
+ * folder itself). Returns out, which holds ESPL_PATH_MAX bytes. */
+const char *espl_fs_shown_path(const char *path, char out[ESPL_PATH_MAX]);
 /** Bytes an unprivileged writer can still use on the file system that holds `path` (or its nearest
  *  existing parent). */
 enum espl_status espl_fs_free_bytes(const char *path, uint64_t *bytes, struct espl_error *err);

@@ -39,6 +39,23 @@ enum espl_status espl_fs_temporary_name(char out[ESPL_PATH_MAX], const char *pat
     return ESPL_OK;
 }
 
+/* A process that has ended and that nobody has waited for yet still has its number, but no files.
+ * Where /proc does not tell, it counts as living. */
+static bool is_zombie(int64_t pid)
+{
+    char path[64];
+    char text[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    FILE *const stream = fopen(path, "re");
+    if (stream == NULL) {
+        return false;
+    }
+    const char *const line = fgets(text, sizeof text, stream);
+    (void)fclose(stream); /* only read from */
+    const char *const state = line != NULL ? strrchr(line, ')') : NULL;
+    return state != NULL && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
+}
+
 bool espl_fs_is_abandoned(const char *name)
 {
     static const char ending[] = ".tmp";
@@ -64,5 +81,5 @@ bool espl_fs_is_abandoned(const char *name)
     if (!espl_parse_int(digits, &pid) || pid <= 0 || pid > INT32_MAX) {
         return false;
     }
-    return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    return (kill((pid_t)pid, 0) != 0 && errno == ESRCH) || is_zombie(pid);
 }

@@ -136,7 +136,7 @@ enum espl_status espl_sha256_file(const char *path, char hex[ESPL_SHA256_HEX],
         goto cleanup;
     }
     if (!S_ISREG(info.st_mode)) {
-        status = espl_fail(err, ESPL_E_IO, "cannot hash '%s': not a regular file", path);
+        status = espl_fail(err, ESPL_E_KIND, "cannot read '%s': not a regular file", path);
         goto cleanup;
     }
     hash = espl_sha256_create();

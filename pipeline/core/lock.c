@@ -193,13 +193,20 @@ static enum espl_status link_lock(const char *temporary, const char *path, bool 
     return err != NULL ? err->code : ESPL_E_IO;
 }
 
+/* Is the open file still the one of that name? */
+static bool is_named(int fd, const char *path)
+{
+    struct stat held;
+    struct stat named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
+}
+
 /* Opens and locks the guard file. Its holder deletes it, so after waiting it may be a file that has
  * lost its name: then a newer one counts. */
 static enum espl_status lock_guard(const char *guard, int *out, struct espl_error *err)
 {
     for (;;) {
-        struct stat held;
-        struct stat named;
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         const int fd = open(guard, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0) {
@@ -212,8 +219,7 @@ static enum espl_status lock_guard(const char *guard, int *out, struct espl_erro
                 return espl_fail_errno(err, reason, "cannot lock '%s'", guard);
             }
         }
-        if (fstat(fd, &held) == 0 && stat(guard, &named) == 0 && held.st_ino == named.st_ino &&
-            held.st_dev == named.st_dev) {
+        if (is_named(fd, guard)) {
             *out = fd;
             return ESPL_OK;
         }
@@ -295,6 +301,45 @@ enum espl_status espl_lock_try(struct espl_lock *lock, const char *path, bool *t
         *owner = other;
     }
     return ESPL_OK;
+}
+
+bool espl_lock_is_held(const char *path)
+{
+    struct espl_lock_owner self;
+    struct espl_lock_owner owner;
+    bool found = false;
+    if (!espl_fs_exists(path)) {
+        return false;
+    }
+    fill_self(&self);
+    if (read_owner(path, &owner, &found, NULL) != ESPL_OK) {
+        return true;
+    }
+    return found && !owner_is_gone(&owner, &self);
+}
+
+enum espl_status espl_lock_remove_guard(const char *guard, bool *removed, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int fd = open(guard, O_RDWR | O_CLOEXEC);
+    *removed = false;
+    if (fd < 0) {
+        const int reason = errno;
+        *removed = reason == ENOENT;
+        return *removed ? ESPL_OK : espl_fail_errno(err, reason, "cannot open '%s'", guard);
+    }
+    /* Deleted only while it is held, as take_over() does: whoever waits for it then sees that it
+     * has lost its name. The name may by now belong to a newer file, which is then not ours to
+     * delete. */
+    if (fcntl(fd, F_SETLK, &whole) == 0 && is_named(fd, guard)) {
+        *removed = unlink(guard) == 0;
+        if (!*removed) {
+            status = espl_fail_errno(err, errno, "cannot remove '%s'", guard);
+        }
+    }
+    (void)close(fd); /* drops the fcntl lock */
+    return status;
 }
 
 void espl_lock_release(struct espl_lock *lock)

@@ -27,6 +27,12 @@ struct espl_lock {
  */
 enum espl_status espl_lock_try(struct espl_lock *lock, const char *path, bool *taken,
                                struct espl_lock_owner *owner, struct espl_error *err);
+/** Does a living owner hold the lock at `path`? Only looks: a dead owner's lock stays where it is.
+ * A lock that cannot be read counts as held. */
+bool espl_lock_is_held(const char *path);
+/** Deletes the guard file that a takeover left when its process died in it ("<lock>.guard"), unless
+ * somebody uses it now. Safe at any time. *removed: whether it is gone now. Errors: IO. */
+enum espl_status espl_lock_remove_guard(const char *guard, bool *removed, struct espl_error *err);
 /** Releases a held lock; no-op otherwise. Never removes a lock that is no longer ours. */
 void espl_lock_release(struct espl_lock *lock);
 

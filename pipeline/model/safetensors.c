@@ -117,6 +117,10 @@ static enum espl_status load_file(struct espl_safetensors *set, size_t index,
         status = read_header(file->fd, file->path, size, &tensors, &count, err);
     }
     if (status != ESPL_OK) {
+        if (status == ESPL_E_CORRUPT && err != NULL && err->hint[0] == '\0') {
+            (void)espl_hint(err, "the file is damaged or not whole: download or copy it again and "
+                                 "compare its size and checksum");
+        }
         return espl_context(err, "while reading '%s'", file->path);
     }
     struct espl_safetensor *grown = realloc(set->tensors, (set->count + count + 1) * sizeof *grown);

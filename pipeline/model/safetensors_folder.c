@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { INDEX_LIMIT = 100000000, LISTED_NAMES = 8, FOLDER_LIMIT = 100000 };
 
@@ -73,9 +74,26 @@ enum espl_status espl_safetensors_set_files(struct espl_safetensors *set, const 
 
 /* ---- folder with an index ---- */
 
+/* A download cache keeps links to the files: copied without them, they lead nowhere. */
+static bool is_dangling_link(const char *folder, const char *name)
+{
+    char path[ESPL_PATH_MAX];
+    struct stat info;
+    return espl_fs_join(path, folder, name, NULL) == ESPL_OK && lstat(path, &info) == 0 &&
+           S_ISLNK(info.st_mode) && !espl_fs_exists(path);
+}
+
+static enum espl_status refuse_dangling_link(const char *folder, const char *name,
+                                             struct espl_error *err)
+{
+    (void)espl_fail(err, ESPL_E_NOTFOUND, "'%s' in '%s' is a link to a file that is not there",
+                    name, folder);
+    return espl_hint(err, "copy the files themselves: cp -L, rsync -L");
+}
+
 /* Every file that the index names must be there; else which one is not, and why that may be. */
-static enum espl_status check_shards(const struct espl_safetensors *set, bool single_file_there,
-                                     struct espl_error *err)
+static enum espl_status check_shards(const struct espl_safetensors *set, const char *folder,
+                                     bool single_file_there, struct espl_error *err)
 {
     const char *first = NULL;
     size_t gone = 0;
@@ -87,6 +105,9 @@ static enum espl_status check_shards(const struct espl_safetensors *set, bool si
             first = first == NULL ? name : first;
             gone++;
         }
+    }
+    if (gone > 0 && is_dangling_link(folder, first)) {
+        return refuse_dangling_link(folder, first, err);
     }
     if (gone > 0) {
         (void)espl_fail(err, ESPL_E_NOTFOUND,
@@ -165,7 +186,7 @@ static enum espl_status open_indexed(struct espl_safetensors *set, const char *f
         status = espl_safetensors_set_files(set, folder, names, name_count, err);
     }
     if (status == ESPL_OK) {
-        status = check_shards(set, single_file_there, err);
+        status = check_shards(set, folder, single_file_there, err);
     }
     if (status == ESPL_OK) {
         status = espl_safetensors_load_files(set, err);
@@ -193,6 +214,7 @@ static enum espl_status refuse_folder(const char *folder, struct espl_error *err
     size_t count = 0;
     size_t tensors = 0;
     const char *pickle = NULL;
+    const char *dangling = NULL;
     struct espl_buf list;
 
     enum espl_status status = espl_fs_list(folder, FOLDER_LIMIT, &names, &count, err);
@@ -201,6 +223,10 @@ static enum espl_status refuse_folder(const char *folder, struct espl_error *err
     }
     espl_buf_init(&list, 300);
     for (size_t i = 0; i < count; i++) {
+        if (espl_safetensors_has_ending(names[i], ".safetensors") && dangling == NULL &&
+            is_dangling_link(folder, names[i])) {
+            dangling = names[i];
+        }
         if (espl_safetensors_is_pickle(names[i]) && pickle == NULL) {
             pickle = names[i];
         }
@@ -208,7 +234,9 @@ static enum espl_status refuse_folder(const char *folder, struct espl_error *err
             (void)espl_buf_printf(&list, "%s%s", tensors > 1 ? ", " : "", names[i]);
         }
     }
-    if (tensors > 0) {
+    if (dangling != NULL) {
+        status = refuse_dangling_link(folder, dangling, err);
+    } else if (tensors > 0) {
         status = espl_fail(err, ESPL_E_NOTFOUND,
                            "no " ESPL_SAFETENSORS_FILE " and no " ESPL_SAFETENSORS_INDEX " in '%s'",
                            folder);

@@ -74,14 +74,16 @@ enum espl_status espl_documents_find(enum espl_document_mode mode, const char *t
     return find_lines(text, start, len, mode == ESPL_DOCUMENTS_PARAGRAPHS, spans, err);
 }
 
-enum espl_status espl_documents_json_text(const char *json, size_t json_len, size_t line,
-                                          char **text, size_t *len, struct espl_error *err)
+enum espl_status espl_documents_json_text(const char *json, size_t json_len, const char *path,
+                                          size_t line, char **text, size_t *len,
+                                          struct espl_error *err)
 {
     json_error_t error;
     json_t *const root =
         json_loadb(json, json_len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (root == NULL) {
-        return espl_fail(err, ESPL_E_CORRUPT, "line %zu is not a JSON object: column %d: %s", line,
+        return espl_fail(err, ESPL_E_CORRUPT,
+                         "line %zu of '%s' is not a JSON object: column %d: %s", line, path,
                          error.column, error.text);
     }
     enum espl_status status = ESPL_OK;
@@ -95,8 +97,8 @@ enum espl_status espl_documents_json_text(const char *json, size_t json_len, siz
             status = espl_fail(err, ESPL_E_NOMEM, "out of memory for a document");
         }
     } else {
-        status =
-            espl_fail(err, ESPL_E_CORRUPT, "line %zu has no \"text\" field with a string", line);
+        status = espl_fail(err, ESPL_E_CORRUPT,
+                           "line %zu of '%s' has no \"text\" field with a string", line, path);
     }
     json_decref(root);
     return status;

@@ -33,9 +33,10 @@ struct espl_document_spans {
 enum espl_status espl_documents_find(enum espl_document_mode mode, const char *text, size_t start,
                                      size_t len, struct espl_document_spans *spans,
                                      struct espl_error *err);
-/** The text of one JSON line. *text: malloc'ed, owned by the caller. line: its number, for
+/** The text of one JSON line. *text: malloc'ed, owned by the caller. path, line: where it is, for
  * messages. Errors: CORRUPT. */
-enum espl_status espl_documents_json_text(const char *json, size_t json_len, size_t line,
-                                          char **text, size_t *len, struct espl_error *err);
+enum espl_status espl_documents_json_text(const char *json, size_t json_len, const char *path,
+                                          size_t line, char **text, size_t *len,
+                                          struct espl_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/checked.h"
 #include "core/fs.h"
 #include "datasets/text.h"
+#include "datasets/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,9 @@ struct espl_token_stream {
     bool had_bos;
     char *text; /* all files joined, nothing between */
     size_t text_len;
+    const char *const *paths; /* borrowed; NULL for an ids file */
+    size_t *starts;           /* where each file begins in text */
+    size_t file_count;
     struct espl_document_spans spans;
     struct tokenised *documents;
     size_t count;
@@ -40,6 +44,7 @@ void espl_token_stream_close(struct espl_token_stream *stream)
         }
         free(stream->documents);
         free(stream->spans.spans);
+        free(stream->starts);
         free(stream->text);
         free(stream);
     }
@@ -76,6 +81,7 @@ static enum espl_status append_file(struct espl_token_stream *stream, const char
         memcpy(grown + start, part, len + 1);
     }
     stream->text_len = start + len;
+    stream->starts[stream->file_count++] = start;
     free(part);
     /* A file ends a line, a paragraph and a JSON line, but not the whole text. */
     return stream->mode == ESPL_DOCUMENTS_WHOLE
@@ -83,13 +89,57 @@ static enum espl_status append_file(struct espl_token_stream *stream, const char
                : espl_documents_find(stream->mode, stream->text, start, len, &stream->spans, err);
 }
 
+/* A place in the joined text as people find it: file, byte in it, line in it. */
+struct place {
+    const char *path;
+    size_t offset;
+    size_t line;
+};
+
+static struct place place_of(const struct espl_token_stream *stream, size_t at)
+{
+    size_t file = 0;
+    while (file + 1 < stream->file_count && stream->starts[file + 1] <= at) {
+        file++;
+    }
+    const size_t start = stream->starts[file];
+    struct place place = {stream->paths[file], at - start, 1};
+    for (size_t i = start; i < at; i++) {
+        place.line += stream->text[i] == '\n' ? 1 : 0;
+    }
+    return place;
+}
+
+/* Here, and not only when a document is tokenised: a document may begin in an earlier file. */
+static enum espl_status check_encoding(const struct espl_token_stream *stream,
+                                       struct espl_error *err)
+{
+    const size_t at = espl_utf8_invalid_at(stream->text, stream->text_len);
+    if (at == stream->text_len) {
+        return ESPL_OK;
+    }
+    const struct place place = place_of(stream, at);
+    (void)espl_fail(err, ESPL_E_CORRUPT,
+                    "text '%s' is not valid UTF-8: byte 0x%02x at offset %zu, line %zu", place.path,
+                    (unsigned)(unsigned char)stream->text[at], place.offset, place.line);
+    return espl_hint(err, "convert it first, for example: iconv -f LATIN1 -t UTF-8");
+}
+
 static enum espl_status read_texts(struct espl_token_stream *stream, const struct espl_list *paths,
                                    struct espl_error *err)
 {
     const char *const *const items = paths->items;
     enum espl_status status = ESPL_OK;
+    stream->paths = items;
+    stream->starts = calloc(paths->count + 1, sizeof *stream->starts);
+    if (stream->starts == NULL) {
+        return out_of_memory(err);
+    }
     for (size_t i = 0; i < paths->count && status == ESPL_OK; i++) {
         status = append_file(stream, items[i], err);
+    }
+    if (status == ESPL_OK) {
+        status = check_encoding(stream, err);
     }
     if (status == ESPL_OK && stream->mode == ESPL_DOCUMENTS_WHOLE) {
         status = espl_documents_find(stream->mode, stream->text, 0, stream->text_len,
@@ -154,6 +204,20 @@ static enum espl_status decode_ids(const char *path, char *bytes, size_t count, 
     return ESPL_OK;
 }
 
+/* Every second id 0 and others not: 64-bit ids, which numpy makes unless told otherwise. */
+static bool looks_like_int64(const int32_t *ids, size_t count)
+{
+    enum { FEW = 8 };
+    bool all_zero = true;
+    for (size_t i = 0; i + 1 < count; i += 2) {
+        if (ids[i + 1] != 0) {
+            return false;
+        }
+        all_zero = all_zero && ids[i] == 0;
+    }
+    return count >= FEW && count % 2 == 0 && !all_zero;
+}
+
 static enum espl_status read_ids(struct espl_token_stream *stream, const char *path,
                                  struct espl_error *err)
 {
@@ -170,6 +234,11 @@ static enum espl_status read_ids(struct espl_token_stream *stream, const char *p
     }
     if (status == ESPL_OK) {
         status = decode_ids(path, stream->text, len / 4, &stream->id_end, err);
+    }
+    if (status == ESPL_OK && looks_like_int64((const int32_t *)(void *)stream->text, len / 4)) {
+        status = espl_fail(err, ESPL_E_CORRUPT,
+                           "every second id of '%s' is 0: it looks like 64-bit ids", path);
+        (void)espl_hint(err, "write int32, for example with numpy: ids.astype('<i4').tofile(path)");
     }
     struct tokenised *const document = calloc(1, sizeof *document);
     if (status == ESPL_OK && document == NULL) {
@@ -202,15 +271,6 @@ enum espl_status espl_token_stream_open_ids(const char *path, struct espl_token_
 
 /* ---- loading ---- */
 
-static size_t line_number(const struct espl_token_stream *stream, size_t at)
-{
-    size_t line = 1;
-    for (size_t i = 0; i < at; i++) {
-        line += stream->text[i] == '\n' ? 1 : 0;
-    }
-    return line;
-}
-
 /* A text that already begins with the BOS token must not get a second one. */
 static void drop_double_bos(struct espl_token_stream *stream, struct tokenised *document)
 {
@@ -233,17 +293,18 @@ static enum espl_status tokenise(struct espl_token_stream *stream, size_t index,
     char *decoded = NULL;
     enum espl_status status = ESPL_OK;
     if (stream->mode == ESPL_DOCUMENTS_JSONL) {
-        status = espl_documents_json_text(text, len, line_number(stream, span.start), &decoded,
-                                          &len, err);
+        const struct place place = place_of(stream, span.start);
+        status = espl_documents_json_text(text, len, place.path, place.line, &decoded, &len, err);
         text = decoded;
     }
     if (status == ESPL_OK) {
         status = espl_tokenizer_encode(stream->tokenizer, text, len, stream->add_bos,
                                        &document->ids, &document->count, err);
         if (status != ESPL_OK) {
-            (void)espl_context(err,
-                               "while tokenising document %zu of %zu, which starts at line %zu",
-                               index + 1, stream->count, line_number(stream, span.start));
+            const struct place place = place_of(stream, span.start);
+            (void)espl_context(
+                err, "while tokenising document %zu of %zu, which starts at line %zu of '%s'",
+                index + 1, stream->count, place.line, place.path);
         }
     }
     free(decoded);

@@ -15,8 +15,8 @@
 
 struct espl_token_stream;
 
-/** Reads the text files (list of paths) and finds their documents. tokenizer: borrowed. The files
- * of one stream may hold 4 GiB of text in all. */
+/** Reads the text files (list of paths) and finds their documents. tokenizer, paths: borrowed. The
+ * files of one stream may hold 4 GiB of text in all. */
 enum espl_status espl_token_stream_open_text(const struct espl_tokenizer *tokenizer,
                                              const struct espl_list *paths,
                                              enum espl_document_mode mode, bool add_bos,

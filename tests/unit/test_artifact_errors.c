@@ -484,6 +484,9 @@ static void test_external__gone_shrunk_or_changed(void **state)
     assert_int_equal(espl_artifact_verify(artifact, &ok, bad, &err), ESPL_OK);
     assert_false(ok);
     assert_string_equal(bad, "/x/w");
+    assert_int_equal(espl_artifact_read_rows(artifact, "/x/w", 0, 1, row, 3, &err), ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "raw' has changed since '"));
+    assert_non_null(strstr(err.hint, "storage: copy"));
     assert_int_equal(truncate(below("raw"), 9), 0);
     assert_int_equal(espl_artifact_read_rows(artifact, "/x/w", 0, 1, row, 3, &err), ESPL_E_CORRUPT);
     assert_non_null(strstr(err.message, "too short: tensor '/x/w' needs 6 bytes at 4"));

@@ -2,6 +2,7 @@
 #include "support/cmocka_all.h"
 #include "support/temp_folder.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -207,6 +208,61 @@ static void test_lock_release__child_and_stolen_lock(void **state)
     assert_true(espl_fs_exists(lock_path));
 }
 
+static void test_lock_is_held__only_looks(void **state)
+{
+    (void)state;
+    assert_false(espl_lock_is_held(lock_path));
+    const pid_t child = start_owner("owner");
+    assert_true(espl_lock_is_held(lock_path));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_false(espl_lock_is_held(lock_path));
+    assert_true(espl_fs_exists(lock_path));
+    assert_int_equal(espl_fs_write_file(lock_path, "nonsense", 8, NULL), ESPL_OK);
+    assert_false(espl_lock_is_held(lock_path));
+    write_lock("some-other-host", "boot", 5, 5);
+    assert_true(espl_lock_is_held(lock_path));
+}
+
+static void test_lock_remove_guard__not_while_it_is_held(void **state)
+{
+    int ready[2];
+    char byte = 0;
+    char guard[ESPL_PATH_MAX];
+    struct espl_error err;
+    bool removed = false;
+    (void)state;
+    assert_int_equal(espl_fs_join(guard, folder, "key.lock.guard", &err), ESPL_OK);
+    assert_int_equal(espl_lock_remove_guard(guard, &removed, &err), ESPL_OK); /* there is none */
+    assert_true(removed);
+    assert_int_equal(espl_fs_write_file(guard, "", 0, &err), ESPL_OK);
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        const int fd = open(guard, O_RDWR);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (fd < 0 || fcntl(fd, F_SETLK, &whole) != 0 || write(ready[1], "x", 1) != 1) {
+            _exit(90);
+        }
+        for (;;) {
+            (void)pause();
+        }
+    }
+    (void)close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    (void)close(ready[0]);
+    assert_int_equal(espl_lock_remove_guard(guard, &removed, &err), ESPL_OK);
+    assert_false(removed);
+    assert_true(espl_fs_exists(guard));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(espl_lock_remove_guard(guard, &removed, &err), ESPL_OK);
+    assert_true(removed);
+    assert_false(espl_fs_exists(guard));
+}
+
 static void test_lock_try__errors(void **state)
 {
     struct espl_lock lock;
@@ -217,7 +273,7 @@ static void test_lock_try__errors(void **state)
     assert_int_equal(espl_fs_join(path, folder, "no/such/folder.lock", &err), ESPL_OK);
     assert_int_equal(espl_lock_try(&lock, path, &taken, NULL, &err), ESPL_E_NOTFOUND);
     assert_false(taken);
-    assert_int_equal(espl_lock_try(&lock, folder, &taken, NULL, &err), ESPL_E_IO);
+    assert_int_equal(espl_lock_try(&lock, folder, &taken, NULL, &err), ESPL_E_KIND);
     assert_false(taken);
 }
 
@@ -384,6 +440,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lock_try__damaged_lock_has_no_owner, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_lock_release__child_and_stolen_lock, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_lock_is_held__only_looks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lock_remove_guard__not_while_it_is_held, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__one_winner_of_a_dead_lock, set_up,

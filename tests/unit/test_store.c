@@ -114,7 +114,7 @@ static void test_store_open_readonly__creates_nothing(void **state)
     assert_int_equal(espl_store_open(below("file"), &other, &err), ESPL_E_IO);
 }
 
-static void test_store_publish__first_and_race(void **state)
+static void test_store_publish__replaces_what_is_there(void **state)
 {
     char private_path[ESPL_PATH_MAX];
     char path[ESPL_PATH_MAX];
@@ -125,17 +125,84 @@ static void test_store_publish__first_and_race(void **state)
     assert_false(espl_store_has(&store, KEY, "m"));
     for (int round = 0; round < 2; round++) {
         assert_int_equal(espl_store_private_path(&store, KEY, "m", private_path, &err), ESPL_OK);
-        write_text(private_path, round == 0 ? "winner" : "loser");
+        write_text(private_path, round == 0 ? "damaged" : "whole");
         assert_int_equal(espl_store_publish(&store, private_path, KEY, "m", &err), ESPL_OK);
         assert_false(espl_fs_exists(private_path));
         assert_true(espl_store_has(&store, KEY, "m"));
         assert_int_equal(espl_fs_read_file(path, 100, &data, &len, &err), ESPL_OK);
-        assert_string_equal(data, "winner");
+        assert_string_equal(data, round == 0 ? "damaged" : "whole");
         free(data);
     }
     assert_int_equal(espl_store_publish(&store, below("absent"), OTHER_KEY, NULL, &err),
                      ESPL_E_NOTFOUND);
     assert_false(espl_store_has(&store, OTHER_KEY, NULL));
+}
+
+static void test_store_open_artifact__checks_whose_it_is(void **state)
+{
+    char private_path[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    char stranger[ESPL_PATH_MAX];
+    struct espl_artifact *artifact = NULL;
+    (void)state;
+    assert_int_equal(espl_store_private_path(&store, KEY, "x", private_path, &err), ESPL_OK);
+    assert_int_equal(espl_artifact_create(private_path, "unit/1", &artifact, &err), ESPL_OK);
+    assert_int_equal(espl_artifact_set_description(artifact, "{}", &err), ESPL_OK);
+    assert_int_equal(espl_artifact_set_attribute(artifact, "key", KEY, &err), ESPL_OK);
+    assert_int_equal(espl_artifact_set_attribute(artifact, "port", "model", &err), ESPL_OK);
+    assert_int_equal(espl_artifact_finish(&artifact, NULL, &err), ESPL_OK);
+    assert_int_equal(espl_store_publish(&store, private_path, KEY, NULL, &err), ESPL_OK);
+    assert_int_equal(espl_store_open_artifact(&store, KEY, NULL, &artifact, &err), ESPL_OK);
+    espl_artifact_close(artifact);
+    artifact = NULL;
+    assert_int_equal(espl_store_artifact_path(&store, KEY, NULL, path, &err), ESPL_OK);
+    assert_int_equal(espl_store_artifact_path(&store, OTHER_KEY, NULL, stranger, &err), ESPL_OK);
+    assert_int_equal(link(path, stranger), 0);
+    assert_int_equal(espl_store_open_artifact(&store, OTHER_KEY, NULL, &artifact, &err),
+                     ESPL_E_CORRUPT);
+    assert_non_null(
+        strstr(err.message, "holds another result: it was made under key aabbccddeeff"));
+    assert_int_equal(espl_store_artifact_path(&store, KEY, "words", stranger, &err), ESPL_OK);
+    assert_int_equal(link(path, stranger), 0);
+    assert_int_equal(espl_store_open_artifact(&store, KEY, "words", &artifact, &err),
+                     ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "port model"));
+    assert_null(artifact);
+}
+
+static void test_store_of_file__finds_the_root(void **state)
+{
+    struct espl_store found;
+    char path[ESPL_PATH_MAX];
+    char link_path[ESPL_PATH_MAX];
+    (void)state;
+    assert_int_equal(espl_store_private_path(&store, KEY, "x", path, &err), ESPL_OK);
+    write_text(path, "x");
+    assert_int_equal(espl_store_publish(&store, path, KEY, NULL, &err), ESPL_OK);
+    assert_int_equal(espl_store_artifact_path(&store, KEY, NULL, path, &err), ESPL_OK);
+    assert_true(espl_store_of_file(path, &found));
+    assert_string_equal(found.root, store.root);
+    assert_true(found.readonly);
+    (void)snprintf(link_path, sizeof link_path, "%s", below("link.h5"));
+    assert_int_equal(symlink(path, link_path), 0);
+    assert_true(espl_store_of_file(link_path, &found));
+    assert_string_equal(found.root, store.root);
+    write_text(below("plain.h5"), "x");
+    assert_false(espl_store_of_file(below("plain.h5"), &found));
+    assert_false(espl_store_of_file(below("absent.h5"), &found));
+}
+
+static void test_store_open__removes_guards_that_nobody_holds(void **state)
+{
+    struct espl_store again;
+    char lock[ESPL_PATH_MAX];
+    char guard[ESPL_PATH_MAX + 8];
+    (void)state;
+    assert_int_equal(espl_store_lock_path(&store, KEY, lock, &err), ESPL_OK);
+    (void)snprintf(guard, sizeof guard, "%s.guard", lock);
+    write_text(guard, "");
+    assert_int_equal(espl_store_open(store.root, &again, &err), ESPL_OK);
+    assert_false(espl_fs_exists(guard));
 }
 
 static void test_store_find__prefixes(void **state)
@@ -365,7 +432,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_store_open__layout_and_paths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_store_open_readonly__creates_nothing, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_store_publish__first_and_race, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_store_publish__replaces_what_is_there, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_store_open_artifact__checks_whose_it_is, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_store_of_file__finds_the_root, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_store_open__removes_guards_that_nobody_holds, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_store_find__prefixes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_store_open__cleans_only_what_is_dead, set_up,
                                         tear_down),

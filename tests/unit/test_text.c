@@ -158,6 +158,26 @@ static void test_read__empty_plain(void **state)
     temp_folder_remove(folder);
 }
 
+/* A gzip file of nothing: 20 bytes as gzip writes them. */
+static void test_read__empty_compressed(void **state)
+{
+    static const char nothing[] = {31, (char)139, 8, 0, 0, 0, 0, 0, 0, 3,
+                                   3,  0,         0, 0, 0, 0, 0, 0, 0, 0};
+    (void)state;
+    char folder[ESPL_PATH_MAX];
+    temp_folder_make(folder);
+    char path[ESPL_PATH_MAX + 32];
+    (void)snprintf(path, sizeof path, "%s/empty.txt.gz", folder);
+    struct espl_error err = {0};
+    write_quickly(path, nothing, sizeof nothing);
+    char *text = NULL;
+    size_t len = 1;
+    assert_int_equal(espl_text_read(path, 1000, &text, &len, &err), ESPL_OK);
+    assert_int_equal(len, 0);
+    free(text);
+    temp_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_read__truncated),
         cmocka_unit_test(test_read__damaged_and_mislabelled),
         cmocka_unit_test(test_read__empty_plain),
+        cmocka_unit_test(test_read__empty_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,18 +67,20 @@ static void test_json_text(void **state)
     char *text = NULL;
     size_t len = 0;
     const char *const good = "{\"id\": 3, \"text\": \"caf\\u00e9\\n\"}";
-    assert_int_equal(espl_documents_json_text(good, strlen(good), 1, &text, &len, &err), ESPL_OK);
+    assert_int_equal(espl_documents_json_text(good, strlen(good), "a.jsonl", 1, &text, &len, &err),
+                     ESPL_OK);
     assert_int_equal(len, 6);
     assert_string_equal(text, "caf\xc3\xa9\n");
     free(text);
     const char *const bad = "{\"text\": ";
-    assert_int_equal(espl_documents_json_text(bad, strlen(bad), 7, &text, &len, &err),
+    assert_int_equal(espl_documents_json_text(bad, strlen(bad), "a.jsonl", 7, &text, &len, &err),
                      ESPL_E_CORRUPT);
-    assert_non_null(strstr(err.message, "line 7 is not a JSON object"));
+    assert_non_null(strstr(err.message, "line 7 of 'a.jsonl' is not a JSON object"));
     const char *const other = "{\"content\": \"x\"}";
-    assert_int_equal(espl_documents_json_text(other, strlen(other), 8, &text, &len, &err),
-                     ESPL_E_CORRUPT);
-    assert_string_equal(err.message, "line 8 has no \"text\" field with a string");
+    assert_int_equal(
+        espl_documents_json_text(other, strlen(other), "a.jsonl", 8, &text, &len, &err),
+        ESPL_E_CORRUPT);
+    assert_string_equal(err.message, "line 8 of 'a.jsonl' has no \"text\" field with a string");
 }
 
 int main(void)

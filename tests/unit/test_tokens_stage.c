@@ -424,14 +424,47 @@ static void test_run__shortfall_and_bad_text(void **state)
     set_int(params, "sequence_length", 0);
     path = write_file(folder, "b.txt", "fine\nbad \xff\n", 11, a);
     assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
-    assert_non_null(strstr(err.message, "not valid UTF-8: byte 0xff at offset 9"));
+    assert_non_null(
+        strstr(err.message, "b.txt' is not valid UTF-8: byte 0xff at offset 9, line 2"));
+    assert_string_equal(err.blame, "param:text");
     path = write_file(folder, "c.txt", "", 0, a);
     assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
     assert_non_null(strstr(err.message, "holds no document"));
     path = write_file(folder, "d.jsonl", "{\"text\":\"a\"}\n{\"no\":1}\n", 23, a);
     set_documents(params, 3);
     assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
-    assert_non_null(strstr(err.message, "line 2 has no \"text\""));
+    assert_non_null(strstr(err.message, "line 2 of '"));
+    assert_non_null(strstr(err.message, "d.jsonl' has no \"text\""));
+    free(params);
+}
+
+/* Of several files the one with the mistake is named, and the line counts from its beginning. */
+static void test_run__mistakes_are_found_in_their_file(void **state)
+{
+    const struct folder *const folder = *state;
+    char a[ESPL_PATH_MAX];
+    char b[ESPL_PATH_MAX];
+    char c[ESPL_PATH_MAX];
+    static const char good[] = "{\"text\":\"a\"}\n{\"text\":\"b\"}\n";
+    static const char no_text[] = "{\"text\":\"a\"}\n\n[1]\n";
+    const char *const paths[] = {write_file(folder, "a.txt", good, sizeof good - 1, a),
+                                 write_file(folder, "b.txt", no_text, sizeof no_text - 1, b),
+                                 write_file(folder, "c.txt", good, sizeof good - 1, c)};
+    void *const params = default_params();
+    set_path(params, "tokenizer", folder->tokenizer);
+    set_texts(params, paths, 3);
+    set_documents(params, 3);
+    struct espl_error err = {0};
+    struct espl_artifact *artifact = NULL;
+    assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "line 3 of '"));
+    assert_non_null(strstr(err.message, "b.txt' has no \"text\""));
+    (void)write_file(folder, "c.txt", "ab\ncd\n\xc3(\n", 9, c);
+    set_documents(params, 0);
+    assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
+    assert_non_null(
+        strstr(err.message, "c.txt' is not valid UTF-8: byte 0xc3 at offset 6, line 3"));
+    assert_non_null(strstr(err.hint, "iconv"));
     free(params);
 }
 
@@ -467,6 +500,12 @@ static void test_run__ready_made_ids(void **state)
     assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
     assert_non_null(strstr(err.message, "id 1 of"));
     assert_non_null(strstr(err.message, "is negative"));
+    static const unsigned char wide[] = {5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                         7, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0};
+    set_path(params, "ids", write_file(folder, "d.bin", wide, sizeof wide, a));
+    assert_int_equal(run(folder, params, &artifact, &err), ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "looks like 64-bit ids"));
+    assert_string_equal(err.blame, "param:ids");
     free(params);
 }
 
@@ -482,6 +521,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_run__bos_is_never_doubled, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_run__windows, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_run__shortfall_and_bad_text, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_run__mistakes_are_found_in_their_file, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_run__ready_made_ids, make_folder, remove_folder),
     };
