@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <espalier/kernels.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,8 +41,21 @@ static void restart_for_blas(char **argv)
     (void)unsetenv("OPENBLAS_CORETYPE");
 }
 
+/* A standard stream that is closed would give its number to the next file that is opened, and what
+ * is printed would land in there. /dev/null takes its place, opened the wrong way round, so that
+ * using it still fails. */
+static void reserve_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) == -1) {
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes fd */
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    reserve_standard_streams();
     restart_for_blas(argv);
     /* No SA_RESTART: a stop ends waits early. */
     struct sigaction action = {.sa_handler = on_stop};
@@ -52,6 +66,8 @@ int main(int argc, char **argv)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigemptyset(&ignore.sa_mask);
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    /* A file that reaches `ulimit -f` is a failed write with an errno. */
+    (void)sigaction(SIGXFSZ, &ignore, NULL);
     espl_artifact_library_init();
     return espl_cli_main(argc, argv, &stop_signal, &stop_count);
 }

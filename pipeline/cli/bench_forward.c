@@ -184,7 +184,7 @@ static enum espl_status bench_named(struct forward_bench *bench, const char *tex
     if (status != ESPL_OK) {
         return status;
     }
-    return bench_artifact(bench, &store, target.path, espl_target_shown(target.path, shown), err);
+    return bench_artifact(bench, &store, target.path, espl_fs_shown_path(target.path, shown), err);
 }
 
 /* Models with random weights, in a temporary file each. */
@@ -230,9 +230,12 @@ static enum espl_status print_results(const struct forward_bench *bench, struct 
 enum espl_status espl_bench_forward(struct espl_cli *cli, struct espl_error *err)
 {
     static const struct espl_column columns[] = {
-        {"model", false, 48}, {"tokens/s", true, 0}, {"GFLOP/s", true, 0}, {"sgemm", true, 0},
-        {"ratio", true, 0},   {"gemm", true, 0},     {"attn", true, 0},    {"norm", true, 0},
-        {"elem", true, 0},    {"head", true, 0},     {"load", true, 0},    {"other", true, 0}};
+        {.title = "model", .max_width = 48}, {.title = "tokens/s", .right = true},
+        {.title = "GFLOP/s", .right = true}, {.title = "sgemm", .right = true},
+        {.title = "ratio", .right = true},   {.title = "gemm", .right = true},
+        {.title = "attn", .right = true},    {.title = "norm", .right = true},
+        {.title = "elem", .right = true},    {.title = "head", .right = true},
+        {.title = "load", .right = true},    {.title = "other", .right = true}};
     struct forward_bench bench = {.cli = cli};
     enum espl_status status = espl_bench_count(cli, "windows", 16, 65536, &bench.windows, err);
     if (status == ESPL_OK) {

@@ -117,9 +117,12 @@ static bool wanted(const struct espl_cli *cli, const struct espl_kernel_case *it
 
 enum espl_status espl_bench_kernels(struct espl_cli *cli, struct espl_error *err)
 {
-    static const struct espl_column columns[] = {{"case", false, 0},   {"runs", true, 0},
-                                                 {"median", true, 0},  {"p95", true, 0},
-                                                 {"GFLOP/s", true, 0}, {"GB/s", true, 0}};
+    static const struct espl_column columns[] = {{.title = "case"},
+                                                 {.title = "runs", .right = true},
+                                                 {.title = "median", .right = true},
+                                                 {.title = "p95", .right = true},
+                                                 {.title = "GFLOP/s", .right = true},
+                                                 {.title = "GB/s", .right = true}};
     struct espl_backend *backend = NULL;
     struct espl_table *table = NULL;
     json_t *rows = json_array();

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const struct espl_bench_shape espl_bench_shapes[] = {
     {"llama-6m shape",
@@ -90,16 +92,17 @@ enum espl_status espl_bench_model_create(const struct espl_bench_shape *shape,
                                          struct espl_bench_model *model, struct espl_error *err)
 {
     const char *temporary = getenv("TMPDIR");
+    char name[64];
     struct espl_model_config config;
     enum espl_status status = espl_synth_config(&shape->options, &config, err);
+    (void)snprintf(name, sizeof name, "espalier-bench-%lld", (long long)getpid());
     if (status == ESPL_OK) {
-        status = espl_fs_join(model->folder, temporary != NULL ? temporary : "/tmp",
-                              "espalier-bench-XXXXXX", err);
+        status = espl_fs_join(model->folder, temporary != NULL ? temporary : "/tmp", name, err);
     }
     if (status != ESPL_OK) {
         return status;
     }
-    if (mkdtemp(model->folder) == NULL) {
+    if (mkdir(model->folder, S_IRWXU) != 0) { /* what is there already is not ours */
         return espl_fail_errno(err, errno, "cannot create folder '%s'", model->folder);
     }
     status = espl_fs_join(model->path, model->folder, "model.h5", err);

@@ -7,6 +7,7 @@
 #include "core/suggest.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,18 +128,29 @@ static void print_help(const struct espl_cli *cli, const struct espl_command *co
 
 /* ---- running ---- */
 
+/* Is the other end of the pipe or socket closed? Asked when an earlier write failed, whose errno is
+ * no longer known. */
+static bool reader_is_gone(FILE *stream)
+{
+    struct pollfd end = {.fd = fileno(stream), .events = POLLOUT};
+    return poll(&end, 1, 0) > 0 && (end.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 /* Data that did not reach its reader is a failure, also when the verb went well; but a reader may
  * go away when it has seen enough. */
 static enum espl_status flush_output(const struct espl_cli *cli, enum espl_status status,
                                      struct espl_error *err)
 {
     errno = 0;
-    if ((fflush(cli->out) == 0 && ferror(cli->out) == 0) || errno == EPIPE) {
+    if ((fflush(cli->out) == 0 && ferror(cli->out) == 0) || errno == EPIPE ||
+        reader_is_gone(cli->out)) {
         return status;
     }
-    return status != ESPL_OK
-               ? status
-               : espl_fail_errno(err, errno != 0 ? errno : EIO, "cannot write to standard output");
+    if (status != ESPL_OK) {
+        return status;
+    }
+    return errno != 0 ? espl_fail_errno(err, errno, "cannot write to standard output")
+                      : espl_fail(err, ESPL_E_IO, "standard output is not whole: a write failed");
 }
 
 static enum espl_status run_verb(struct espl_cli *cli, const struct espl_command *command,

@@ -24,6 +24,7 @@ const struct espl_bench espl_benches[] = {
     {"forward", "arithmetic rate of a model's evaluation beside that of a large product",
      "[FILE|KEY|JOB:STAGE]", 1, espl_bench_forward},
     {"kernels", "time and rate of every kernel op", "", 0, espl_bench_kernels},
+    {"reorder", "row reorder: tiles a second on every instruction set", "", 0, espl_bench_reorder},
     {NULL, NULL, NULL, 0, NULL},
 };
 

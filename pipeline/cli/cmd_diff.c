@@ -137,8 +137,8 @@ static enum espl_status print_artifacts(const struct espl_cli *cli,
 {
     char shown_a[ESPL_PATH_MAX];
     char shown_b[ESPL_PATH_MAX];
-    const char *path_a = espl_target_shown(espl_artifact_path(pair->a), shown_a);
-    const char *path_b = espl_target_shown(espl_artifact_path(pair->b), shown_b);
+    const char *path_a = espl_fs_shown_path(espl_artifact_path(pair->a), shown_a);
+    const char *path_b = espl_fs_shown_path(espl_artifact_path(pair->b), shown_b);
     if (cli->json) {
         json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "schema", "espalier.diff/1",
                                  "type", "artifacts", "a", espl_artifact_path(pair->a), "b",

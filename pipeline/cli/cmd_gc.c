@@ -17,7 +17,11 @@ static enum espl_status read_keep_runs(const struct espl_cli *cli, size_t *out,
                                        struct espl_error *err)
 {
     int64_t value = 0;
-    const char *text = espl_args_value(cli->args, "keep-runs", "10");
+    const char *text = espl_args_value(cli->args, "keep-runs", NULL);
+    if (text == NULL) {
+        *out = ESPL_GC_KEEP_RUNS;
+        return ESPL_OK;
+    }
     if (!espl_parse_int(text, &value) || value < 0) {
         return espl_fail(err, ESPL_E_USAGE, "'--keep-runs' must be a number from 0, got '%s'",
                          text);
@@ -38,7 +42,7 @@ static enum espl_status print_list(const struct espl_cli *cli, const struct espl
     static const struct espl_column columns[] = {
         {.title = "what"}, {.title = "size", .right = true},
         {.title = "kind"}, {.title = "stage"},
-        {.title = "made"}, {.title = "path", .max_width = 60},
+        {.title = "made"}, {.title = "path", .gives_way = true},
     };
     struct espl_table *table = NULL;
     enum espl_status status =

@@ -26,7 +26,7 @@ static const struct espl_option inspect_options[] = {
 
 struct inspection {
     const struct espl_cli *cli;
-    struct espl_store store;
+    struct espl_inspect_stores stores;
     struct espl_artifact *artifact;
     bool all, stats, verify;
     const char *tensor;
@@ -165,9 +165,12 @@ static enum espl_status print_tensors(const struct inspection *inspection, struc
 static enum espl_status load_layers(struct inspection *inspection, struct espl_error *err)
 {
     struct espl_error layers_err = {0};
-    const enum espl_status status =
-        espl_inspect_layers_load(inspection->artifact, &inspection->store, inspection->stats,
-                                 &inspection->layers, &layers_err);
+    enum espl_status status = ESPL_E_NOTFOUND;
+    for (size_t i = 0; i < inspection->stores.count && status == ESPL_E_NOTFOUND; ++i) {
+        espl_inspect_layers_free(&inspection->layers);
+        status = espl_inspect_layers_load(inspection->artifact, &inspection->stores.items[i],
+                                          inspection->stats, &inspection->layers, &layers_err);
+    }
     if (status == ESPL_E_NOTFOUND && !inspection->stats) {
         espl_print_warning(inspection->cli, "no layer table: %s", layers_err.message);
         inspection->is_model = false;
@@ -183,7 +186,7 @@ static enum espl_status print_artifact(struct inspection *inspection, struct esp
 {
     const struct espl_cli *cli = inspection->cli;
     enum espl_status status =
-        espl_inspect_header_print(cli, &inspection->store, inspection->artifact, err);
+        espl_inspect_header_print(cli, &inspection->stores, inspection->artifact, err);
     if (status != ESPL_OK) {
         return status;
     }
@@ -213,7 +216,7 @@ static enum espl_status verify(const struct inspection *inspection, struct espl_
         return status;
     }
     espl_fail(err, ESPL_E_CORRUPT, "dataset '%s' of '%s' is damaged: its hash differs", bad,
-              espl_target_shown(espl_artifact_path(inspection->artifact), shown));
+              espl_fs_shown_path(espl_artifact_path(inspection->artifact), shown));
     return espl_hint(err, "delete the file and run its job again");
 }
 
@@ -319,13 +322,14 @@ static enum espl_status run_inspect(struct espl_cli *cli, struct espl_error *err
                                     .stats = espl_args_has(cli->args, "stats"),
                                     .verify = espl_args_has(cli->args, "verify"),
                                     .tensor = espl_args_value(cli->args, "tensor", NULL)};
+    struct espl_store store;
     struct espl_target target;
-    enum espl_status status = espl_store_open_readonly(cli->store_dir, &inspection.store, err);
+    enum espl_status status = espl_store_open_readonly(cli->store_dir, &store, err);
     if (status == ESPL_OK) {
-        status =
-            espl_target_artifact(cli, &inspection.store, cli->args->positional[0], &target, err);
+        status = espl_target_artifact(cli, &store, cli->args->positional[0], &target, err);
     }
     if (status == ESPL_OK) {
+        espl_inspect_stores_find(target.path, &store, &inspection.stores);
         status = espl_artifact_open(target.path, &inspection.artifact, err);
         if (status == ESPL_E_CORRUPT && err->hint[0] == '\0') {
             espl_hint(err, "delete the file and run its job again");

@@ -36,7 +36,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
             status = printed;
         }
         if (status == ESPL_OK) {
-            status = espl_plan_print_resource_errors(cli, setup.plan, err);
+            status = espl_plan_print_resource_errors(cli, &setup.store, setup.plan, err);
         }
         if (status == ESPL_OK && espl_args_has(cli->args, "check") &&
             espl_plan_pending(setup.plan) > 0) {

@@ -149,8 +149,8 @@ static enum espl_status execute(struct espl_cli *cli, const struct espl_job_setu
         espl_exec_run(setup->plan, &setup->store, &exec_options, &result, err);
     espl_progress_clear(&listener.progress);
     json_decref(environment);
-    if (result.run_id[0] == '\0') {
-        return status;
+    if (result.run_id[0] == '\0' || !espl_fs_is_dir(result.run_dir)) {
+        return status; /* it did not begin */
     }
     ingest(cli, &setup->store, result.run_id);
     espl_error_clear(&problem);
@@ -160,7 +160,7 @@ static enum espl_status execute(struct espl_cli *cli, const struct espl_job_setu
     if (status == ESPL_E_EXPECT) {
         err->message[0] = '\0'; /* each failed expectation was told when it was found */
     } else if (status != ESPL_OK) {
-        espl_print_error(cli, err); /* before the folder, which is the last line */
+        espl_print_job_error(cli, setup->job, err); /* before the folder, which is the last line */
         err->message[0] = '\0';
     }
     const enum espl_status printed = print_result(cli, &result, status, &problem);
@@ -181,7 +181,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
                            : espl_plan_print(cli, setup.plan, err);
     }
     if (status == ESPL_OK) {
-        status = espl_plan_print_resource_errors(cli, setup.plan, err);
+        status = espl_plan_print_resource_errors(cli, &setup.store, setup.plan, err);
     }
     if (status == ESPL_OK && !dry_run) {
         status = execute(cli, &setup, err);

@@ -27,8 +27,10 @@ static void join_ports(const struct espl_port *ports, char *out, size_t out_size
 
 static enum espl_status print_list(const struct espl_cli *cli, struct espl_error *err)
 {
-    static const struct espl_column columns[] = {
-        {.title = "stage"}, {.title = "inputs"}, {.title = "makes"}, {.title = "what it does"}};
+    static const struct espl_column columns[] = {{.title = "stage"},
+                                                 {.title = "inputs"},
+                                                 {.title = "makes"},
+                                                 {.title = "what it does", .gives_way = true}};
     struct espl_table *table = NULL;
     enum espl_status status =
         espl_table_create(columns, sizeof columns / sizeof columns[0], &table, err);

@@ -76,8 +76,15 @@ static void print_head(const struct espl_cli *cli, const json_t *record, const c
     } else if (strcmp(status, "died") == 0) {
         (void)fprintf(cli->out, " on %s (pid %lld is gone)", text_of(record, "host"), pid);
     }
-    espl_print_duration(seconds_since(text_of(record, "started_utc")), ago);
-    (void)fprintf(cli->out, "   started %s ago\n", ago);
+    const double seconds = seconds_since(text_of(record, "started_utc"));
+    espl_print_duration(seconds, ago);
+    if (seconds < 1.0) { /* or a clock that was put back */
+        (void)fprintf(cli->out, "   started just now\n");
+    } else if (seconds < 60.0) {
+        (void)fprintf(cli->out, "   started %.0f s ago\n", seconds);
+    } else {
+        (void)fprintf(cli->out, "   started %s ago\n", ago);
+    }
 }
 
 static void print_counts(const struct espl_cli *cli, const json_t *record, const char *status)
@@ -152,8 +159,10 @@ static enum espl_status print_stages(const struct espl_cli *cli, const struct es
                                      const json_t *record, const char *status,
                                      struct espl_error *err)
 {
-    static const struct espl_column columns[] = {
-        {.title = ""}, {.title = ""}, {.title = "", .right = true}, {.title = ""}};
+    static const struct espl_column columns[] = {{.title = ""},
+                                                 {.title = ""},
+                                                 {.title = "", .right = true},
+                                                 {.title = "", .gives_way = true}};
     size_t index = 0;
     json_t *stage = NULL;
     struct espl_table *table = NULL;

@@ -106,7 +106,8 @@ static enum espl_status print_differences(const struct espl_cli *cli,
                                           const struct espl_explanation *why,
                                           struct espl_error *err)
 {
-    static const struct espl_column columns[] = {{.title = ""}, {.title = ""}, {.title = ""}};
+    static const struct espl_column columns[] = {
+        {.title = ""}, {.title = "", .gives_way = true}, {.title = "", .gives_way = true}};
     struct espl_table *table = NULL;
     const enum espl_status status = espl_table_create(columns, 3, &table, err);
     if (status != ESPL_OK) {
@@ -198,6 +199,10 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
     }
     if (status == ESPL_OK) {
         status = espl_explain(setup.plan, index, &setup.store, &why, err);
+        if (status == ESPL_E_CORRUPT || status == ESPL_E_KIND) { /* the plan says so in its why */
+            espl_error_clear(err);
+            status = ESPL_OK;
+        }
     }
     if (status == ESPL_OK) {
         const struct espl_plan_stage *stage = &setup.plan->stages[index];

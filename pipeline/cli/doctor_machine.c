@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include "cli/device_probe.h"
 #include "core/fs.h"
 #include "core/units.h"
 #include "espalier/kernels.h"
@@ -179,20 +180,28 @@ void espl_check_threads(const struct espl_cli *cli, struct espl_check *check)
 void espl_check_cuda(const struct espl_cli *cli, struct espl_check *check)
 {
     (void)cli;
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    const bool has_driver = driver != NULL;
-    if (driver != NULL) {
-        (void)dlclose(driver); /* nothing was called */
+    struct espl_cuda_info info;
+    struct espl_error err = {0};
+    const enum espl_status status = espl_cli_probe_cuda(&info, &err);
+    if (status != ESPL_OK) {
+        check->state = ESPL_CHECK_NONE;
+        (void)snprintf(check->facts, sizeof check->facts, "%s", err.message);
+        return;
     }
-#ifdef ESPL_WITH_CUDA
-    const char *build = "CUDA backend built in";
-    check->state = has_driver ? ESPL_CHECK_OK : ESPL_CHECK_NONE;
-#else
-    const char *build = "this build has no CUDA backend";
-    check->state = ESPL_CHECK_NONE;
-#endif
-    (void)snprintf(check->facts, sizeof check->facts, "%s; %s", build,
-                   has_driver ? "a CUDA driver is installed" : "no CUDA driver is installed");
+    char memory[ESPL_UNIT_TEXT];
+    size_t used = (size_t)snprintf(check->facts, sizeof check->facts, "driver %u.%u, runtime %u.%u",
+                                   info.driver_major, info.driver_minor, info.runtime_major,
+                                   info.runtime_minor);
+    for (unsigned i = 0; i < info.device_count && i < ESPL_CUDA_MAX_DEVICES; ++i) {
+        const struct espl_cuda_device *gpu = &info.devices[i];
+        espl_print_size(gpu->memory_bytes, memory);
+        if (used < sizeof check->facts) {
+            used += (size_t)snprintf(check->facts + used, sizeof check->facts - used,
+                                     "; cuda:%u %.80s, %s, compute %u.%u", i, gpu->name, memory,
+                                     gpu->compute_major, gpu->compute_minor);
+        }
+    }
+    check->state = ESPL_CHECK_OK;
 }
 
 /* ---- energy meters ---- */

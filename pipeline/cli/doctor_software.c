@@ -2,6 +2,7 @@
 
 #include "cli/doctor.h"
 
+#include "cli/environment.h"
 #include "espalier/kernels.h"
 #include "stages/registry.h"
 
@@ -20,25 +21,27 @@
 void espl_check_program(const struct espl_cli *cli, struct espl_check *check)
 {
     (void)cli;
+    static const char *const known[] = {"ref", "cpu", "cuda"};
+    char backends[64] = "";
+    char compiler[64];
+    size_t used = 0;
     size_t stages = 0;
     while (espl_stages[stages] != NULL) {
         ++stages;
     }
-#ifdef ESPL_WITH_CUDA
-    const char *backends = "ref, cpu, cuda";
-#else
-    const char *backends = "ref, cpu";
-#endif
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+        struct espl_backend *backend = NULL;
+        if (espl_backend_open(known[i], 1, &backend, NULL) == ESPL_OK) {
+            used += (size_t)snprintf(backends + used, sizeof backends - used, "%s%s",
+                                     used > 0 ? ", " : "", known[i]);
+            espl_backend_close(backend);
+        }
+    }
+    espl_cli_compiler(compiler, sizeof compiler);
     check->state = ESPL_CHECK_OK;
     (void)snprintf(check->facts, sizeof check->facts,
-                   "espalier %s, %zu stages, kernels %s, built by %s %s", ESPL_TOOL_VERSION, stages,
-                   backends,
-#ifdef __clang__
-                   "clang", __clang_version__
-#else
-                   "gcc", __VERSION__
-#endif
-    );
+                   "espalier %s, %zu stages, kernels %s, built by %s", ESPL_TOOL_VERSION, stages,
+                   backends, compiler);
 }
 
 void espl_check_openblas(const struct espl_cli *cli, struct espl_check *check)
@@ -78,12 +81,11 @@ void espl_check_hdf5(const struct espl_cli *cli, struct espl_check *check)
         (void)snprintf(check->facts, sizeof check->facts, "the library does not answer");
         return;
     }
-    const char *locking = getenv("HDF5_USE_FILE_LOCKING");
     check->state = ESPL_CHECK_OK;
     (void)snprintf(check->facts, sizeof check->facts,
-                   "%u.%u.%u, file format pinned to 1.10, plug-ins off, file locking %s "
-                   "(artifacts never change, so none is needed)",
-                   major, minor, release, locking != NULL ? locking : "as the library chooses");
+                   "%u.%u.%u, file format pinned to 1.10, plug-ins off; artifacts are opened by a "
+                   "file driver of espalier's own, without HDF5 file locks",
+                   major, minor, release);
 }
 
 void espl_check_libraries(const struct espl_cli *cli, struct espl_check *check)

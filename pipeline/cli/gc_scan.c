@@ -24,10 +24,8 @@ struct scan {
 const char *espl_gc_type_name(enum espl_gc_type type)
 {
     static const char *const names[] = {
-        [ESPL_GC_ARTIFACT] = "artifact",
-        [ESPL_GC_SIDE] = "side file",
-        [ESPL_GC_UNITS] = "units",
-        [ESPL_GC_PRIVATE] = "temporary",
+        [ESPL_GC_ARTIFACT] = "artifact", [ESPL_GC_SIDE] = "side file", [ESPL_GC_UNITS] = "units",
+        [ESPL_GC_PRIVATE] = "temporary", [ESPL_GC_LOCK] = "lock",
     };
     return names[type];
 }
@@ -193,6 +191,10 @@ static enum espl_status scan_partial_file(struct scan *scan, const char *dir, co
         item = add_item(scan, ESPL_GC_PRIVATE, path, err);
     } else if (has_key && has_ending(name, ".units") && units_are_stale(scan, key)) {
         item = add_item(scan, ESPL_GC_UNITS, path, err);
+    } else if (has_key && has_ending(name, ".lock") && !espl_lock_is_held(path)) {
+        item = add_item(scan, ESPL_GC_LOCK, path, err);
+    } else if (has_key && has_ending(name, ".lock.guard")) {
+        item = add_item(scan, ESPL_GC_LOCK, path, err);
     } else {
         return ESPL_OK;
     }
@@ -233,22 +235,12 @@ static enum espl_status visit_shard(struct scan *scan, const char *dir, const ch
     return status == ESPL_OK ? visit_folder(scan, path, scan_store_file, err) : status;
 }
 
-/* A living owner keeps its lock, and everything of that key with it. Asking takes a dead owner's
- * lock over, and giving it back deletes it. */
+/* A living owner keeps its lock, and everything of that key with it. */
 static bool is_locked(const struct espl_store *store, const char *key)
 {
     char path[ESPL_PATH_MAX];
-    struct espl_lock lock = {.held = false};
-    bool taken = false;
-    if (key[0] == '\0' || espl_store_lock_path(store, key, path, NULL) != ESPL_OK ||
-        !espl_fs_exists(path)) {
-        return false;
-    }
-    if (espl_lock_try(&lock, path, &taken, NULL, NULL) != ESPL_OK || !taken) {
-        return true;
-    }
-    espl_lock_release(&lock);
-    return false;
+    return key[0] != '\0' && espl_store_lock_path(store, key, path, NULL) == ESPL_OK &&
+           espl_lock_is_held(path);
 }
 
 static void drop_locked(struct espl_gc_list *list, const struct espl_store *store)
@@ -320,6 +312,9 @@ enum espl_status espl_gc_delete(const struct espl_store *store, const struct esp
     bool taken = true;
     enum espl_status status = ESPL_OK;
     *deleted = false;
+    if (item->type == ESPL_GC_LOCK && has_ending(item->path, ".guard")) {
+        return espl_lock_remove_guard(item->path, deleted, err);
+    }
     if (item->key[0] != '\0') {
         status = espl_store_lock_path(store, item->key, path, err);
         if (status == ESPL_OK) {
@@ -327,7 +322,8 @@ enum espl_status espl_gc_delete(const struct espl_store *store, const struct esp
         }
     }
     if (status == ESPL_OK && taken) {
-        status = delete_files(item, err);
+        /* A lock itself goes when it is released. */
+        status = item->type == ESPL_GC_LOCK ? ESPL_OK : delete_files(item, err);
         *deleted = status == ESPL_OK;
     }
     espl_lock_release(&lock);

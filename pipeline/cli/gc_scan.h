@@ -15,8 +15,12 @@ enum espl_gc_type {
     ESPL_GC_ARTIFACT, /* store/ab/<key>[.<port>].h5 with its side file */
     ESPL_GC_SIDE,     /* a side file without artifact */
     ESPL_GC_UNITS,    /* partial/<key>.units */
-    ESPL_GC_PRIVATE   /* a temporary file of a process that is gone */
+    ESPL_GC_PRIVATE,  /* a temporary file of a process that is gone */
+    ESPL_GC_LOCK      /* partial/<key>.lock of an owner that is gone, or a guard beside one */
 };
+
+/** Results of so many newest runs stay unless the user says otherwise. */
+enum { ESPL_GC_KEEP_RUNS = 10 };
 
 struct espl_gc_item {
     enum espl_gc_type type;
@@ -35,9 +39,8 @@ struct espl_gc_list {
     uint64_t kept_bytes;
 };
 
-/** Looks through the store. keep_runs: how many of the newest run records keep their results.
- *  Changes nothing but
- *  locks of owners that are gone, which go. Free with espl_gc_list_free(). */
+/** Looks through the store and changes nothing. keep_runs: how many of the newest run records keep
+ *  their results. Free with espl_gc_list_free(). */
 enum espl_status espl_gc_scan(const struct espl_store *store, size_t keep_runs,
                               struct espl_gc_list *out, struct espl_error *err);
 void espl_gc_list_free(struct espl_gc_list *list);

@@ -61,7 +61,7 @@ static enum espl_status print_file(const struct espl_cli *cli, struct espl_artif
     }
     espl_print_size(bytes, size);
     label(cli, "file");
-    fprintf(cli->out, "%s   %s   complete\n", espl_target_shown(path, shown), size);
+    fprintf(cli->out, "%s   %s   complete\n", espl_fs_shown_path(path, shown), size);
     label(cli, "content");
     fprintf(cli->out, "sha256 %s\n", espl_artifact_content_sha256(artifact));
     const struct espl_kind *kind = espl_kind_find(espl_artifact_kind(artifact));
@@ -120,9 +120,32 @@ static enum espl_status print_params(const struct espl_cli *cli, struct espl_art
     return status;
 }
 
+void espl_inspect_stores_find(const char *path, const struct espl_store *store,
+                              struct espl_inspect_stores *out)
+{
+    memset(out, 0, sizeof *out);
+    if (espl_store_of_file(path, &out->items[0]) && strcmp(out->items[0].root, store->root) != 0) {
+        out->count = 1;
+    }
+    out->items[out->count++] = *store;
+}
+
+static struct espl_artifact *open_input(const struct espl_inspect_stores *stores, const char *key)
+{
+    struct espl_artifact *artifact = NULL;
+    for (size_t i = 0; i < stores->count && artifact == NULL && strlen(key) >= 6; ++i) {
+        char path[ESPL_PATH_MAX];
+        if (espl_store_find(&stores->items[i], key, path, NULL) != ESPL_OK ||
+            espl_artifact_open(path, &artifact, NULL) != ESPL_OK) {
+            artifact = NULL;
+        }
+    }
+    return artifact;
+}
+
 /* One line an input, and below it, indented, what that was made from. Inputs that are no longer in
  * the store end the chain: gc may have taken them. */
-static void print_chain(const struct espl_cli *cli, const struct espl_store *store,
+static void print_chain(const struct espl_cli *cli, const struct espl_inspect_stores *stores,
                         struct espl_artifact *artifact, unsigned depth)
 {
     json_t *inputs = NULL;
@@ -134,17 +157,14 @@ static void print_chain(const struct espl_cli *cli, const struct espl_store *sto
     json_array_foreach(inputs, index, input)
     {
         const char *key = json_text(input, "key");
-        struct espl_artifact *source = NULL;
-        char path[ESPL_PATH_MAX];
+        struct espl_artifact *source = open_input(stores, key);
         label(cli, depth == 0 && index == 0 ? "inputs" : "");
         fprintf(cli->out, "%*s%s%-8s %-16s key %.8s", (int)(depth * 2), "", depth > 0 ? "`- " : "",
                 json_text(input, "port"), json_text(input, "kind"), key);
-        const bool found = strlen(key) >= 6 && espl_store_find(store, key, path, NULL) == ESPL_OK &&
-                           espl_artifact_open(path, &source, NULL) == ESPL_OK;
         fprintf(cli->out, "   %s\n",
-                found ? espl_artifact_attribute(source, "stage") : "(not in the store)");
-        if (found && depth < MAX_DEPTH) {
-            print_chain(cli, store, source, depth + 1);
+                source != NULL ? espl_artifact_attribute(source, "stage") : "(not in the store)");
+        if (source != NULL && depth < MAX_DEPTH) {
+            print_chain(cli, stores, source, depth + 1);
         }
         espl_artifact_close(source);
     }
@@ -152,7 +172,7 @@ static void print_chain(const struct espl_cli *cli, const struct espl_store *sto
 }
 
 enum espl_status espl_inspect_header_print(const struct espl_cli *cli,
-                                           const struct espl_store *store,
+                                           const struct espl_inspect_stores *stores,
                                            struct espl_artifact *artifact, struct espl_error *err)
 {
     enum espl_status status = print_file(cli, artifact, err);
@@ -161,7 +181,7 @@ enum espl_status espl_inspect_header_print(const struct espl_cli *cli,
         status = print_params(cli, artifact, err);
     }
     if (status == ESPL_OK) {
-        print_chain(cli, store, artifact, 0);
+        print_chain(cli, stores, artifact, 0);
     }
     return status;
 }

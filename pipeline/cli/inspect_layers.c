@@ -20,8 +20,10 @@ static uint64_t count_bits(const uint8_t *mask, size_t bytes)
     return bits;
 }
 
+/* *count += kept mask bits, or with `stats` values that are not 0. */
 static enum espl_status count_kept(struct espl_model *model, bool stats,
-                                   struct espl_inspect_layer *layer, struct espl_error *err)
+                                   const struct espl_inspect_layer *layer, uint64_t *count,
+                                   struct espl_error *err)
 {
     const uint64_t cols = layer->spec->shape[1];
     const size_t row_bytes = stats ? (size_t)cols * sizeof(float) : (size_t)(cols + 7) / 8;
@@ -38,15 +40,14 @@ static enum espl_status count_kept(struct espl_model *model, bool stats,
             const float *values = piece;
             status = espl_model_read_f32(model, layer->spec, row, rows, piece, err);
             for (uint64_t i = 0; i < rows * cols && status == ESPL_OK; ++i) {
-                layer->kept += values[i] != 0.0f ? 1 : 0;
+                *count += values[i] != 0.0f ? 1 : 0;
             }
         } else {
             status = espl_model_read_mask(model, layer->spec, row, rows, piece, err);
-            layer->kept += status == ESPL_OK ? count_bits(piece, (size_t)rows * row_bytes) : 0;
+            *count += status == ESPL_OK ? count_bits(piece, (size_t)rows * row_bytes) : 0;
         }
         row += rows;
     }
-    layer->counted = status == ESPL_OK;
     free(piece);
     return status;
 }
@@ -73,6 +74,7 @@ enum espl_status espl_inspect_layers_load(struct espl_artifact *artifact,
         return status;
     }
     read_pattern(artifact, out->pattern, sizeof out->pattern);
+    out->scheme = espl_model_quant_scheme(out->model);
     const size_t tensors = espl_model_tensor_count(out->model);
     out->items = calloc(tensors + 1, sizeof *out->items);
     if (out->items == NULL) {
@@ -88,8 +90,13 @@ enum espl_status espl_inspect_layers_load(struct espl_artifact *artifact,
         layer->dtype = espl_model_dtype(out->model, spec);
         layer->masked = espl_model_has_mask(out->model, spec);
         layer->weights = spec->shape[0] * spec->shape[1];
-        if (stats || layer->masked) {
-            status = count_kept(out->model, stats, layer, err);
+        if (out->scheme != NULL && espl_model_is_quantised(out->model, spec)) {
+            layer->quantised = espl_quant_scheme_width(out->scheme, (size_t)spec->shape[1]);
+            status = count_kept(out->model, true, layer, &layer->nonzero, err);
+        }
+        if (status == ESPL_OK && (stats || layer->masked)) {
+            status = count_kept(out->model, stats, layer, &layer->kept, err);
+            layer->counted = status == ESPL_OK;
         }
     }
     return status;
@@ -111,48 +118,103 @@ static void share_cell(struct espl_table *table, bool counted, uint64_t kept, ui
     }
 }
 
-enum espl_status espl_inspect_layers_print(const struct espl_cli *cli,
-                                           const struct espl_inspect_layers *layers, bool all,
-                                           struct espl_error *err)
+/* "bf16", or "int4" with its group and outliers. */
+static void type_cells(struct espl_table *table, const struct espl_inspect_layers *layers,
+                       const struct espl_inspect_layer *layer)
 {
-    const struct espl_column columns[] = {
-        {.title = "layer"},
-        {.title = "shape", .right = true},
-        {.title = "type"},
-        {.title = "N:M", .right = true},
-        {.title = layers->stats ? "nonzero" : "kept", .right = true}};
-    struct espl_table *table = NULL;
+    if (layer->quantised == NULL) {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", espl_dtype_name(layer->dtype));
+        if (layers->scheme != NULL) {
+            espl_table_cell(table, ESPL_STYLE_DIM, "-");
+            espl_table_cell(table, ESPL_STYLE_DIM, "-");
+        }
+        return;
+    }
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "int%u", layers->scheme->weight_bits);
+    if (layer->quantised->group_size != 0) {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%zu", layer->quantised->group_size);
+    } else {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "row");
+    }
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%zu", layer->quantised->outliers);
+}
+
+static void layer_row(struct espl_table *table, const struct espl_inspect_layers *layers,
+                      const struct espl_inspect_layer *layer)
+{
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", layer->spec->module);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64 " x %" PRIu64, layer->spec->shape[0],
+                    layer->spec->shape[1]);
+    type_cells(table, layers, layer);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s",
+                    layer->masked && layers->pattern[0] != '\0' ? layers->pattern : "-");
+    share_cell(table, layer->counted, layer->kept, layer->weights);
+    if (layers->scheme != NULL) {
+        share_cell(table, layer->quantised != NULL, layer->nonzero, layer->weights);
+    }
+}
+
+static void total_row(struct espl_table *table, const struct espl_inspect_layers *layers)
+{
     uint64_t kept = 0;
     uint64_t weights = 0;
+    uint64_t nonzero = 0;
+    uint64_t quantised = 0;
     bool counted = true;
-    enum espl_status status = espl_table_create(columns, 5, &table, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
     for (size_t i = 0; i < layers->count; ++i) {
         const struct espl_inspect_layer *layer = &layers->items[i];
         kept += layer->counted ? layer->kept : layer->weights;
         weights += layer->weights;
         counted = counted && (layer->counted || !layer->masked);
-        if (!all && i >= SHOWN_LAYERS) {
-            continue;
-        }
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", layer->spec->module);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64 " x %" PRIu64, layer->spec->shape[0],
-                        layer->spec->shape[1]);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", espl_dtype_name(layer->dtype));
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s",
-                        layer->masked && layers->pattern[0] != '\0' ? layers->pattern : "-");
-        share_cell(table, layer->counted, layer->kept, layer->weights);
+        nonzero += layer->nonzero;
+        quantised += layer->quantised != NULL ? layer->weights : 0;
+    }
+    espl_table_cell(table, ESPL_STYLE_BOLD, "total");
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%.4g M", (double)weights / 1e6);
+    for (size_t i = 0; i < (layers->scheme != NULL ? 4u : 2u); ++i) {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", "");
+    }
+    share_cell(table, counted && (layers->stats || kept != weights), kept, weights);
+    if (layers->scheme != NULL) {
+        share_cell(table, true, nonzero, quantised);
+    }
+}
+
+enum espl_status espl_inspect_layers_print(const struct espl_cli *cli,
+                                           const struct espl_inspect_layers *layers, bool all,
+                                           struct espl_error *err)
+{
+    const char *kept = layers->stats ? "nonzero" : "kept";
+    const struct espl_column plain[] = {{.title = "layer"},
+                                        {.title = "shape", .right = true},
+                                        {.title = "type"},
+                                        {.title = "N:M", .right = true},
+                                        {.title = kept, .right = true}};
+    const struct espl_column quantised[] = {
+        {.title = "layer"},
+        {.title = "shape", .right = true},
+        {.title = "type"},
+        {.title = "group", .right = true},
+        {.title = "outliers", .right = true},
+        {.title = "N:M", .right = true},
+        {.title = kept, .right = true},
+        {.title = "codes not 0", .right = true},
+    };
+    struct espl_table *table = NULL;
+    enum espl_status status =
+        layers->scheme != NULL
+            ? espl_table_create(quantised, sizeof quantised / sizeof quantised[0], &table, err)
+            : espl_table_create(plain, sizeof plain / sizeof plain[0], &table, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < layers->count && (all || i < SHOWN_LAYERS); ++i) {
+        layer_row(table, layers, &layers->items[i]);
     }
     if (!all && layers->count > SHOWN_LAYERS) {
         espl_table_line(table, "... %zu more (--all)", layers->count - SHOWN_LAYERS);
     }
-    espl_table_cell(table, ESPL_STYLE_BOLD, "total");
-    espl_table_cell(table, ESPL_STYLE_PLAIN, "%.4g M", (double)weights / 1e6);
-    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", "");
-    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", "");
-    share_cell(table, counted && (layers->stats || kept != weights), kept, weights);
+    total_row(table, layers);
     status = espl_table_print(table, cli->out, 2, cli->colour_out, err);
     espl_table_destroy(table);
     return status;
@@ -171,6 +233,14 @@ json_t *espl_inspect_layers_json(const struct espl_inspect_layers *layers)
         if (layer->counted) {
             (void)json_object_set_new(item, layers->stats ? "nonzero" : "kept",
                                       json_integer((json_int_t)layer->kept));
+        }
+        if (layer->quantised != NULL) {
+            (void)json_object_update_new(
+                item,
+                json_pack("{s:I, s:I, s:I, s:I}", "bits", (json_int_t)layers->scheme->weight_bits,
+                          "group_size", (json_int_t)layer->quantised->group_size,
+                          "outlier_channels", (json_int_t)layer->quantised->outliers,
+                          "codes_not_zero", (json_int_t)layer->nonzero));
         }
         (void)json_array_append_new(list, item);
     }

@@ -6,6 +6,7 @@
 #include "artifact/store.h"
 #include "cli/command.h"
 #include "model/model.h"
+#include "model/quantised.h"
 
 #include <jansson.h>
 
@@ -13,9 +14,11 @@ struct espl_inspect_layer {
     const struct espl_tensor_spec *spec; /* of the weight; belongs to the model */
     enum espl_dtype dtype;
     bool masked;
-    bool counted;     /* was `kept` counted? */
-    uint64_t kept;    /* mask bits, or non-zero stored values with --stats */
-    uint64_t weights; /* rows x columns */
+    bool counted;  /* was `kept` counted? */
+    uint64_t kept; /* mask bits, or non-zero stored values with --stats */
+    const struct espl_quant_width *quantised; /* NULL = float */
+    uint64_t nonzero;                         /* codes that are not 0; only of quantised layers */
+    uint64_t weights;                         /* rows x columns */
 };
 
 struct espl_inspect_layers {
@@ -23,7 +26,8 @@ struct espl_inspect_layers {
     struct espl_inspect_layer *items;
     size_t count;
     char pattern[32]; /* "2:4" of the pruning that made the masks; "" = none */
-    bool stats;       /* kept counts stored values that are not zero */
+    const struct espl_quant_scheme *scheme; /* of a quantised model, else NULL */
+    bool stats;                             /* kept counts stored values that are not zero */
 };
 
 /** Opens the model view and counts. stats: read all weights; otherwise only masks are read.

@@ -1,5 +1,7 @@
 #include "cli/job_setup.h"
 
+#include "cli/device_probe.h"
+#include "cli/environment.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "engine/database.h"
@@ -9,20 +11,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAME_ARENA_BYTES = 16 << 20 };
+
+static bool has_gpu_driver(void)
+{
+    return espl_fs_exists("/proc/driver/nvidia/version") || espl_fs_exists("/dev/nvhost-gpu");
+}
 
 /* Can this machine give the job's device? */
 static enum espl_status check_device(void *user, const char *device, struct espl_error *err)
 {
+    struct espl_cuda_info info;
+    struct espl_error problem = {0};
+    int64_t index = 0;
     (void)user; /* this check needs no state */
     if (strncmp(device, "cuda:", 5) != 0) {
         return ESPL_OK;
     }
-    if (!espl_fs_exists("/proc/driver/nvidia/version") && !espl_fs_exists("/dev/nvhost-gpu")) {
+    const enum espl_status status = espl_cli_probe_cuda(&info, &problem);
+    if (status == ESPL_E_UNSUPPORTED && !has_gpu_driver()) { /* the nearer cause */
         (void)espl_fail(err, ESPL_E_MACHINE,
                         "device '%s' is not available: no CUDA driver found on this machine",
                         device);
+    } else if (status != ESPL_OK) {
+        (void)espl_fail(err, problem.code, "device '%s' is not available: %s", device,
+                        problem.message);
+    } else if (!espl_parse_int(device + 5, &index) || index >= (int64_t)info.device_count) {
+        (void)espl_fail(err, ESPL_E_MACHINE, "device '%s' is not available: this machine has %u",
+                        device, info.device_count);
     } else {
         (void)espl_fail(err, ESPL_E_UNSUPPORTED,
                         "device '%s' is not available: this build has no CUDA backend", device);
@@ -69,7 +87,8 @@ static enum espl_status load_job(const struct espl_cli *cli, struct espl_diagnos
         status = split_override(sets[count], &paths[count], &overrides[count], err);
     }
     if (status == ESPL_OK && device != NULL) {
-        overrides[count++] = (struct espl_override){.path = "device", .value = device};
+        overrides[count++] =
+            (struct espl_override){.path = "device", .value = device, .option = "--device"};
     }
     if (status == ESPL_OK) {
         status =
@@ -92,6 +111,9 @@ static struct espl_database *open_history(const struct espl_cli *cli,
 {
     struct espl_database *db = NULL;
     struct espl_error problem;
+    if (access(store->root, W_OK) != 0) { /* SQLite needs its lock files, also to read */
+        return NULL;
+    }
     const enum espl_status status = espl_database_open_existing(store, &db, &problem);
     if (status != ESPL_OK && status != ESPL_E_NOTFOUND) {
         espl_print_warning(cli, "no estimates from earlier runs: %s; %s", problem.message,
@@ -100,6 +122,17 @@ static struct espl_database *open_history(const struct espl_cli *cli,
         espl_print_talk(cli, "%s", espl_database_remark(db));
     }
     return db;
+}
+
+/* Asking for the GPU takes a moment, so only jobs whose keys need it do. */
+static bool measures(const struct espl_job *job)
+{
+    for (size_t i = 0; i < job->stage_count; i++) {
+        if ((job->stages[i].stage->flags & ESPL_STAGE_MEASURES) != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum espl_status build_plan(const struct espl_cli *cli, struct espl_job_setup *setup,
@@ -113,6 +146,10 @@ static enum espl_status build_plan(const struct espl_cli *cli, struct espl_job_s
     setup->remeasure = espl_args_has(cli->args, "remeasure");
     /* Closed again before any stage process is forked: a connection must not be used in two. */
     struct espl_database *history = open_history(cli, &setup->store);
+    char fingerprint[2048] = "";
+    if (measures(setup->job)) {
+        espl_cli_device_fingerprint(setup->job->device, fingerprint, sizeof fingerprint);
+    }
     const struct espl_plan_options options = {
         .from = espl_args_value(cli->args, "from", NULL),
         .until = espl_args_value(cli->args, "until", NULL),
@@ -120,6 +157,7 @@ static enum espl_status build_plan(const struct espl_cli *cli, struct espl_job_s
         .force_count = setup->force_count,
         .remeasure = setup->remeasure,
         .rehash = espl_args_has(cli->args, "rehash"),
+        .device_fingerprint = fingerprint[0] != '\0' ? fingerprint : NULL,
         .check_device = check_device,
         .history = espl_database_history,
         .history_user = history,

@@ -1,5 +1,6 @@
 #include "cli/plan_table.h"
 
+#include "cli/gc_scan.h"
 #include "cli/print.h"
 #include "core/units.h"
 
@@ -67,6 +68,18 @@ static void size_cell(struct espl_table *table, const struct espl_plan_stage *st
     }
 }
 
+/* A blocked stage's error was printed in full above. */
+static void why_cell(struct espl_table *table, const struct espl_plan_stage *stage)
+{
+    const char *note = stage->estimate.note;
+    if (stage->state == ESPL_PLAN_BLOCKED && stage->blocked_by[0] != '\0') {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s: see the error", stage->blocked_by);
+    } else {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s%s%s", stage->why, note[0] != '\0' ? "   " : "",
+                        note);
+    }
+}
+
 static enum espl_status print_stages(const struct espl_cli *cli, const struct espl_plan *plan,
                                      struct espl_error *err)
 {
@@ -74,7 +87,7 @@ static enum espl_status print_stages(const struct espl_cli *cli, const struct es
         {.title = "stage"},
         {.title = "use"},
         {.title = "state"},
-        {.title = "why"},
+        {.title = "why", .gives_way = true},
         {.title = "est. time", .right = true},
         {.title = "writes", .right = true},
     };
@@ -86,13 +99,11 @@ static enum espl_status print_stages(const struct espl_cli *cli, const struct es
     }
     for (size_t i = 0; i < plan->stage_count; i++) {
         const struct espl_plan_stage *stage = &plan->stages[i];
-        const char *note = stage->estimate.note;
         espl_table_cell(table, ESPL_STYLE_BOLD, "%s", stage->job_stage->id);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", stage->job_stage->stage->name);
         espl_table_cell(table, state_styles[stage->state], "%s",
                         espl_plan_state_name(stage->state));
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s%s%s", stage->why, note[0] != '\0' ? "   " : "",
-                        note);
+        why_cell(table, stage);
         time_cell(table, stage);
         size_cell(table, stage);
     }
@@ -116,7 +127,8 @@ static void print_needs(const struct espl_cli *cli, const struct espl_plan *plan
     espl_print_size(plan->disk_bytes_free, available);
     const enum espl_style style = plan->resources_ok ? ESPL_STYLE_GOOD : ESPL_STYLE_BAD;
     (void)fprintf(cli->out, "   disk %s of %s free   %s%s%s\n", needed, available,
-                  espl_style_on(cli->colour_out, style), plan->resources_ok ? "ok" : "not enough",
+                  espl_style_on(cli->colour_out, style),
+                  plan->resources_ok ? "ok" : "see the error",
                   espl_style_off(cli->colour_out, style));
 }
 
@@ -125,7 +137,16 @@ static void print_to_run(const struct espl_cli *cli, const struct espl_plan *pla
     double seconds = 0.0;
     size_t unknown = 0;
     char about[TIME_TEXT];
+    size_t blocked = 0;
+    for (size_t i = 0; i < plan->stage_count; i++) {
+        blocked += plan->stages[i].state == ESPL_PLAN_BLOCKED ? 1 : 0;
+    }
     const size_t pending = espl_plan_pending(plan);
+    if (blocked > 0) {
+        (void)fprintf(cli->out, "to run  %zu stage%s blocked, so the job cannot run\n", blocked,
+                      blocked == 1 ? " is" : "s are");
+        return;
+    }
     if (pending == 0) {
         (void)fprintf(cli->out, "to run  nothing: every result is in the store\n");
         return;
@@ -175,7 +196,39 @@ enum espl_status espl_plan_print(const struct espl_cli *cli, const struct espl_p
     return status;
 }
 
+/* What `espalier gc` would delete here decides the advice: the engine cannot know. Without an
+ * answer (a damaged file) the advice stays as it is. */
+static void advise_on_space(const struct espl_cli *cli, const struct espl_store *store,
+                            struct espl_error *error)
+{
+    struct espl_gc_list list;
+    char size[ESPL_UNIT_TEXT];
+    uint64_t bytes = 0;
+    size_t artifacts = 0;
+    if (espl_gc_scan(store, ESPL_GC_KEEP_RUNS, &list, NULL) != ESPL_OK) {
+        return;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        bytes += list.items[i].bytes;
+        artifacts += list.items[i].type == ESPL_GC_ARTIFACT ? 1 : 0;
+    }
+    espl_gc_list_free(&list);
+    const bool elsewhere = strcmp(cli->store_dir, "results") != 0;
+    espl_print_size(bytes, size);
+    if (bytes == 0) {
+        (void)espl_hint(error, "`espalier gc` has nothing to delete here: free space on this disk, "
+                               "or use --store on another one");
+    } else {
+        (void)espl_hint(error,
+                        "`espalier gc%s%.100s` can free %s (%zu artifact%s no job refers to); or "
+                        "use --store on another disk",
+                        elsewhere ? " --store " : "", elsewhere ? cli->store_dir : "", size,
+                        artifacts, artifacts == 1 ? "" : "s");
+    }
+}
+
 enum espl_status espl_plan_print_resource_errors(const struct espl_cli *cli,
+                                                 const struct espl_store *store,
                                                  const struct espl_plan *plan,
                                                  struct espl_error *err)
 {
@@ -184,7 +237,11 @@ enum espl_status espl_plan_print_resource_errors(const struct espl_cli *cli,
         return ESPL_OK;
     }
     for (size_t i = 0; i < plan->resource_error_count; i++) {
-        espl_print_error(cli, &plan->resource_errors[i]);
+        struct espl_error error = plan->resource_errors[i];
+        if (error.code == ESPL_E_NOSPACE && error.at.file[0] == '\0') {
+            advise_on_space(cli, store, &error);
+        }
+        espl_print_job_error(cli, plan->job, &error);
     }
     for (size_t i = 0; i < plan->stage_count; i++) {
         kept += plan->stages[i].state == ESPL_PLAN_CACHED ? 1 : 0;

@@ -11,9 +11,11 @@ enum espl_status espl_plan_print(const struct espl_cli *cli, const struct espl_p
 /** The graph as "ascii", "dot" or "mermaid" text on cli->out. */
 void espl_plan_print_graph(const struct espl_cli *cli, const struct espl_plan *plan,
                            const char *form);
-/** Missing memory, disk or device on cli->err_stream. Returns the status of the first, with an
- * empty message in err; ESPL_OK when nothing is missing. */
+/** Missing memory, disk or device on cli->err_stream; for missing disk space with what gc could
+ * delete in the store. Returns the status of the first, with an empty message in err; ESPL_OK when
+ * nothing is missing. */
 enum espl_status espl_plan_print_resource_errors(const struct espl_cli *cli,
+                                                 const struct espl_store *store,
                                                  const struct espl_plan *plan,
                                                  struct espl_error *err);
 /** Stages that would run (or are blocked). */

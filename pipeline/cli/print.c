@@ -1,6 +1,7 @@
 #include "cli/print.h"
 
 #include "core/units.h"
+#include "engine/source_text.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,7 +9,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { DEFAULT_WIDTH = 100, NARROWEST = 20, TABLE_LIMIT = 256 << 20, JOB_TEXT_LIMIT = 1 << 20 };
+enum {
+    DEFAULT_WIDTH = 100,
+    NARROWEST = 20,
+    NARROWEST_COLUMN = 12,
+    TABLE_LIMIT = 256 << 20,
+    JOB_TEXT_LIMIT = 1 << 20
+};
 
 static const char *const style_texts[] = {
     [ESPL_STYLE_PLAIN] = "",        [ESPL_STYLE_BOLD] = "\033[1m",  [ESPL_STYLE_DIM] = "\033[2m",
@@ -26,7 +33,7 @@ const char *espl_style_off(bool colour, enum espl_style style)
     return colour && style != ESPL_STYLE_PLAIN ? "\033[0m" : "";
 }
 
-unsigned espl_print_width(FILE *stream)
+unsigned espl_print_limit(FILE *stream)
 {
     struct winsize size;
     int64_t columns = 0;
@@ -38,14 +45,32 @@ unsigned espl_print_width(FILE *stream)
         columns <= 10000) {
         return (unsigned)columns;
     }
-    return DEFAULT_WIDTH;
+    return 0;
+}
+
+unsigned espl_print_width(FILE *stream)
+{
+    const unsigned limit = espl_print_limit(stream);
+    return limit > 0 ? limit : DEFAULT_WIDTH;
+}
+
+/* Bytes and columns of the character at `text`; a byte that is no UTF-8 stands for itself. */
+static size_t read_character(const char *text, size_t len, unsigned *columns)
+{
+    uint32_t code_point = 0;
+    const size_t step = espl_text_decode(text, len, &code_point);
+    *columns = step > 0 ? espl_code_point_width(code_point) : 1;
+    return step > 0 ? step : 1;
 }
 
 size_t espl_text_width(const char *text)
 {
+    const size_t len = strlen(text);
     size_t width = 0;
-    for (const char *at = text; *at != '\0'; at++) {
-        width += ((unsigned char)*at & 0xc0u) != 0x80u ? 1 : 0; /* not a continuation byte */
+    for (size_t at = 0; at < len;) {
+        unsigned columns = 0;
+        at += read_character(text + at, len - at, &columns);
+        width += columns;
     }
     return width;
 }
@@ -71,22 +96,23 @@ struct espl_table {
     bool failed;
 };
 
-/* Shortens text in place to `width` characters, the last three being dots. */
+/* Shortens text in place to `width` columns, the last three being dots. */
 static void cut_text(char *text, size_t width)
 {
-    size_t count = 0;
-    if (espl_text_width(text) <= width || width < 4) {
+    const size_t len = strlen(text);
+    size_t used = 0;
+    if (width < 4 || espl_text_width(text) <= width) {
         return;
     }
-    for (char *at = text; *at != '\0'; at++) {
-        if (((unsigned char)*at & 0xc0u) == 0x80u) {
-            continue;
-        }
-        if (count == width - 3) {
-            memcpy(at, "...", strlen(at) >= 3 ? 4 : 0);
+    for (size_t at = 0; at < len;) {
+        unsigned columns = 0;
+        const size_t step = read_character(text + at, len - at, &columns);
+        if (used + columns > width - 3) {
+            (void)snprintf(text + at, len + 1 - at, "...");
             return;
         }
-        count++;
+        used += columns;
+        at += step;
     }
 }
 
@@ -181,7 +207,8 @@ static void print_blanks(FILE *stream, size_t count)
 static void print_cell(FILE *stream, const struct espl_table *table, size_t column,
                        const char *text, bool colour, enum espl_style style, size_t *pending)
 {
-    const size_t fill = table->widths[column] - espl_text_width(text);
+    const size_t width = espl_text_width(text);
+    const size_t fill = table->widths[column] > width ? table->widths[column] - width : 0;
     const bool right = table->columns[column].right;
     if (text[0] == '\0') {
         *pending += fill + 2;
@@ -193,13 +220,84 @@ static void print_cell(FILE *stream, const struct espl_table *table, size_t colu
     *pending = 2 + (right ? 0 : fill);
 }
 
-enum espl_status espl_table_print(const struct espl_table *table, FILE *stream, size_t indent,
+/* Bytes of `text` that fit into `width` columns, cut between words when there are several. */
+static size_t fitting_bytes(const char *text, size_t width)
+{
+    const size_t len = strlen(text);
+    size_t used = 0;
+    size_t at = 0;
+    size_t word_end = 0;
+    while (at < len) {
+        unsigned columns = 0;
+        const size_t step = read_character(text + at, len - at, &columns);
+        if (used + columns > width) {
+            break;
+        }
+        word_end = text[at] == ' ' ? at : word_end;
+        used += columns;
+        at += step;
+    }
+    if (at == len || text[at] == ' ' || word_end == 0) {
+        return at > 0 ? at : len;
+    }
+    return word_end;
+}
+
+/* The last column goes on in the next lines, below itself. */
+static void print_wrapped(FILE *stream, const struct espl_table *table, size_t start,
+                          const char *text, bool colour, enum espl_style style, size_t *pending)
+{
+    const size_t width = table->widths[table->column_count - 1];
+    while (*text != '\0') {
+        const size_t bytes = fitting_bytes(text, width);
+        print_blanks(stream, *pending);
+        (void)fprintf(stream, "%s%.*s%s", espl_style_on(colour, style), (int)bytes, text,
+                      espl_style_off(colour, style));
+        text += bytes;
+        text += strspn(text, " ");
+        if (*text != '\0') {
+            (void)fputc('\n', stream);
+            *pending = start;
+        }
+    }
+}
+
+/* Makes columns that give way narrower, the widest first, until the table fits or nothing is left
+ * to take. */
+static void fit_columns(struct espl_table *table, size_t indent, size_t limit)
+{
+    size_t total = indent;
+    for (size_t i = 0; i < table->column_count; i++) {
+        total += table->widths[i] + (i > 0 ? 2 : 0);
+    }
+    while (limit > 0 && total > limit) {
+        size_t widest = SIZE_MAX;
+        for (size_t i = 0; i < table->column_count; i++) {
+            if (table->columns[i].gives_way && table->widths[i] > NARROWEST_COLUMN &&
+                (widest == SIZE_MAX || table->widths[i] > table->widths[widest])) {
+                widest = i;
+            }
+        }
+        if (widest == SIZE_MAX) {
+            return;
+        }
+        table->widths[widest]--;
+        total--;
+    }
+}
+
+enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t indent,
                                   bool colour, struct espl_error *err)
 {
     bool titled = false;
     size_t pending = indent;
     if (table->failed) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for a table");
+    }
+    fit_columns(table, indent, espl_print_limit(stream));
+    size_t last_start = indent; /* where the last column begins */
+    for (size_t i = 0; i + 1 < table->column_count; i++) {
+        last_start += table->widths[i] + 2;
     }
     for (size_t i = 0; i < table->column_count; i++) {
         titled = titled || table->columns[i].title[0] != '\0';
@@ -212,13 +310,18 @@ enum espl_status espl_table_print(const struct espl_table *table, FILE *stream, 
     }
     size_t column = 0;
     pending = indent;
-    for (const struct cell *cell = table->first; cell != NULL; cell = cell->next) {
+    for (struct cell *cell = table->first; cell != NULL; cell = cell->next) {
         if (cell->line) {
             print_blanks(stream, cell->text[0] != '\0' ? indent : 0);
             (void)fprintf(stream, "%s\n", cell->text);
             continue;
         }
-        print_cell(stream, table, column, cell->text, colour, cell->style, &pending);
+        if (column + 1 == table->column_count && !table->columns[column].right) {
+            print_wrapped(stream, table, last_start, cell->text, colour, cell->style, &pending);
+        } else {
+            cut_text(cell->text, table->widths[column]);
+            print_cell(stream, table, column, cell->text, colour, cell->style, &pending);
+        }
         column = column + 1 < table->column_count ? column + 1 : 0;
         if (column == 0) {
             (void)fputc('\n', stream);
@@ -269,12 +372,13 @@ static void print_interrupted(const struct espl_cli *cli, const struct espl_erro
     }
 }
 
-void espl_print_error(const struct espl_cli *cli, const struct espl_error *err)
+/* source: text of the file that the error is in, NULL = then the place is printed without its line.
+ */
+static void print_placed(const struct espl_cli *cli, const struct espl_error *err, const char *file,
+                         const char *source, size_t len)
 {
     struct espl_diagnostics diags;
     struct espl_buf text;
-    char *source = NULL;
-    size_t len = 0;
     if (err->code == ESPL_OK || err->message[0] == '\0') {
         return;
     }
@@ -286,10 +390,8 @@ void espl_print_error(const struct espl_cli *cli, const struct espl_error *err)
         (void)fprintf(cli->err_stream, "error: %s\n", err->message);
         return;
     }
-    if (err->at.line > 0 &&
-        espl_fs_read_file(err->at.file, JOB_TEXT_LIMIT, &source, &len, NULL) == ESPL_OK) {
-        /* Without the source the place is printed without its line. */
-        (void)espl_diagnostics_set_source(&diags, err->at.file, source, len, NULL);
+    if (source != NULL) {
+        (void)espl_diagnostics_set_source(&diags, file, source, len, NULL); /* else without it */
     }
     espl_buf_init(&text, JOB_TEXT_LIMIT);
     espl_diagnostics_render_error(&diags, err, cli->colour_err, &text);
@@ -300,7 +402,25 @@ void espl_print_error(const struct espl_cli *cli, const struct espl_error *err)
     (void)fputs(espl_buf_text(&text), cli->err_stream);
     espl_buf_free(&text);
     espl_diagnostics_free(&diags);
+}
+
+void espl_print_error(const struct espl_cli *cli, const struct espl_error *err)
+{
+    char *source = NULL;
+    size_t len = 0;
+    if (err->at.line > 0 &&
+        espl_fs_read_file(err->at.file, JOB_TEXT_LIMIT, &source, &len, NULL) != ESPL_OK) {
+        source = NULL;
+    }
+    print_placed(cli, err, err->at.file, source, len);
     free(source);
+}
+
+void espl_print_job_error(const struct espl_cli *cli, const struct espl_job *job,
+                          const struct espl_error *err)
+{
+    print_placed(cli, err, strcmp(job->file, "-") == 0 ? "<stdin>" : job->file, job->text,
+                 job->text_len);
 }
 
 void espl_print_diagnostics(const struct espl_cli *cli, const struct espl_diagnostics *diags)

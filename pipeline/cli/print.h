@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "engine/diagnostics.h"
+#include "engine/job.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -27,13 +28,17 @@ const char *espl_style_off(bool colour, enum espl_style style);
 
 /** Columns of the terminal behind a stream; COLUMNS, else 100, when it is not a terminal. */
 unsigned espl_print_width(FILE *stream);
-/** Columns that UTF-8 text takes (one a code point). */
+/** As above, but 0 = no limit when there is neither a terminal nor COLUMNS: what goes into a file
+ * is not cut. */
+unsigned espl_print_limit(FILE *stream);
+/** Columns that UTF-8 text takes on a terminal. */
 size_t espl_text_width(const char *text);
 
 struct espl_column {
     const char *title;
     bool right;       /* numbers */
     size_t max_width; /* longer texts are cut with "..."; 0 = never */
+    bool gives_way;   /* becomes narrower when the table is wider than the terminal */
 };
 
 struct espl_table;
@@ -48,8 +53,10 @@ void espl_table_cell(struct espl_table *table, enum espl_style style, const char
     ESPL_PRINTF(3, 4);
 /** A free line between rows that ignores the columns. Only at the start of a row. */
 void espl_table_line(struct espl_table *table, const char *fmt, ...) ESPL_PRINTF(2, 3);
-/** Prints titles (unless all are "") and rows, two spaces between columns, no trailing blanks. */
-enum espl_status espl_table_print(const struct espl_table *table, FILE *stream, size_t indent,
+/** Prints titles (unless all are "") and rows, two spaces between columns, no trailing blanks. On a
+ * terminal a table that is too wide takes room from its columns that give way, widest first: the
+ * last column goes on in the next line, others lose their ends. */
+enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t indent,
                                   bool colour, struct espl_error *err);
 
 /** One JSON value as indented text with a newline on cli->out. Takes the reference, also on
@@ -64,6 +71,10 @@ enum espl_status espl_print_json_line_take(const struct espl_cli *cli, json_t *v
  *  "interrupted: ...". Statuses that only carry an exit code (PENDING, or an empty message) print
  *  nothing. */
 void espl_print_error(const struct espl_cli *cli, const struct espl_error *err);
+/** As espl_print_error() for an error about a job: its source lines come from the job as it was
+ * read, so they are right for standard input and for a file that changed since. */
+void espl_print_job_error(const struct espl_cli *cli, const struct espl_job *job,
+                          const struct espl_error *err);
 /** All problems of a job file in the form of docs/errors.md, on cli->err_stream. */
 void espl_print_diagnostics(const struct espl_cli *cli, const struct espl_diagnostics *diags);
 /** "warning: ..." on cli->err_stream. */

@@ -134,20 +134,6 @@ enum espl_status espl_target_any(const struct espl_cli *cli, const struct espl_s
     return status;
 }
 
-const char *espl_target_shown(const char *path, char out[ESPL_PATH_MAX])
-{
-    char folder[ESPL_PATH_MAX];
-    if (getcwd(folder, sizeof folder) == NULL) {
-        return path;
-    }
-    const size_t len = strlen(folder);
-    if (strncmp(path, folder, len) != 0 || path[len] != '/') {
-        return path;
-    }
-    (void)snprintf(out, ESPL_PATH_MAX, "%s", path + len + 1);
-    return out;
-}
-
 enum espl_status espl_target_provenance(struct espl_artifact *artifact, const char *name,
                                         json_t **out, struct espl_error *err)
 {

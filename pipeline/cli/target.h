@@ -28,9 +28,6 @@ enum espl_status espl_target_artifact(const struct espl_cli *cli, const struct e
 enum espl_status espl_target_any(const struct espl_cli *cli, const struct espl_store *store,
                                  const char *text, struct espl_target *out, struct espl_error *err);
 
-/** Path as a user should see it: relative to the working folder when it is below. */
-const char *espl_target_shown(const char *path, char out[ESPL_PATH_MAX]);
-
 /** JSON object or array out of a provenance text. *out: NULL when the artifact has none. New
  *  reference. Errors: CORRUPT when it is not JSON. */
 struct espl_artifact;

@@ -110,6 +110,22 @@ static enum espl_status check_version(int version, struct espl_error *err)
     return ESPL_E_VERSION;
 }
 
+/* A database that says it is current must have the tables. */
+static enum espl_status check_tables(struct espl_database *db, struct espl_error *err)
+{
+    static const char probe[] =
+        "SELECT 1 FROM runs, stages, metrics, layer_metrics, expectations LIMIT 0";
+    if (sqlite3_exec(db->handle, probe, NULL, NULL, NULL) == SQLITE_OK) {
+        return ESPL_OK;
+    }
+    const bool damaged = sqlite3_errcode(db->handle) == SQLITE_ERROR;
+    const enum espl_status status = espl_database_fail(db, "open the database", err);
+    if (damaged && err != NULL) {
+        err->code = ESPL_E_CORRUPT;
+    }
+    return damaged ? ESPL_E_CORRUPT : status;
+}
+
 /* One transaction: two programs that migrate at once end with one migrated database. */
 static enum espl_status migrate(struct espl_database *db, struct espl_error *err)
 {
@@ -119,7 +135,7 @@ static enum espl_status migrate(struct espl_database *db, struct espl_error *err
         status = check_version(version, err);
     }
     if (status != ESPL_OK || version == SCHEMA_VERSION) {
-        return status;
+        return status == ESPL_OK ? check_tables(db, err) : status;
     }
     status = espl_database_exec(db, "BEGIN IMMEDIATE", "migrate the database", err);
     if (status != ESPL_OK) {

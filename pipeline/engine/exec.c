@@ -87,7 +87,7 @@ static void leave_out(struct espl_exec *exec, size_t index)
 {
     const struct espl_plan_stage *stage = &exec->plan->stages[index];
     struct espl_error problem;
-    char stale[160];
+    char stale[ESPL_EXEC_STALE];
     bool ready = false;
     exec->stages[index].state = ESPL_EXEC_SKIPPED;
     exec->result->skipped++;
@@ -122,7 +122,7 @@ static bool may_start(const struct espl_exec *exec, size_t index)
 {
     const struct espl_plan_stage *stage = &exec->plan->stages[index];
     struct espl_error problem;
-    char stale[160];
+    char stale[ESPL_EXEC_STALE];
     bool ready = false;
     if (!exec->halted && espl_exec_stop_signal(exec) == 0) {
         return true;

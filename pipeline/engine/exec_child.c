@@ -73,7 +73,7 @@ static enum espl_status open_inputs(struct child *child, struct espl_error *err)
             (void)snprintf(blame, sizeof blame, "input:%s", job_stage->inputs[i].port);
             (void)espl_blame(err, blame);
             if (status == ESPL_E_CORRUPT && job_stage->inputs[i].stage_id != NULL) {
-                (void)espl_hint(err, "delete '%s' and run the same command again", path);
+                (void)espl_hint(err, "run the same command again: it makes '%.250s' again", path);
             }
             return espl_context(err, "while opening input '%s'", job_stage->inputs[i].port);
         }
@@ -164,17 +164,6 @@ static enum espl_status write_side_file(const struct child *child, const char *p
     return status;
 }
 
-/* Not espl_store_publish(): the lock is ours and the store was looked at, so a result that is still
- * there is one that does not count (--force, --remeasure, damaged) and has to go. */
-static enum espl_status replace_result(const struct child *child, const struct child_output *file,
-                                       struct espl_error *err)
-{
-    char path[ESPL_PATH_MAX];
-    const enum espl_status status =
-        espl_store_artifact_path(child->exec->store, child->stage->key, file->port, path, err);
-    return status == ESPL_OK ? espl_fs_publish(file->private_path, path, err) : status;
-}
-
 static enum espl_status publish_outputs(struct child *child, struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
@@ -200,7 +189,8 @@ static enum espl_status publish_outputs(struct child *child, struct espl_error *
             status = write_side_file(child, file->port, err);
         }
         if (status == ESPL_OK) {
-            status = replace_result(child, file, err);
+            status = espl_store_publish(child->exec->store, file->private_path, child->stage->key,
+                                        file->port, err);
         }
         child->output_bytes += bytes;
     }

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { ESPL_EXEC_STALE = 512 }; /* at least the 160 that stages fill */
+
 enum espl_exec_state {
     ESPL_EXEC_WAITING,
     ESPL_EXEC_RUNNING,
@@ -65,7 +67,7 @@ size_t espl_exec_port_count(const struct espl_port *ports);
  *  *stale: why a result that is there does not count; "" otherwise. err must not be NULL. */
 enum espl_status espl_exec_is_ready(const struct espl_store *store,
                                     const struct espl_plan_stage *stage, bool *ready,
-                                    char stale[160], struct espl_error *err);
+                                    char stale[ESPL_EXEC_STALE], struct espl_error *err);
 /** Reads metrics, layer metrics and sizes of a result in the store into `out` (replacing). */
 enum espl_status espl_exec_load_result(const struct espl_store *store,
                                        const struct espl_plan_stage *stage,

@@ -25,26 +25,22 @@ static enum espl_status open_output(const struct espl_store *store,
                                     const struct espl_plan_stage *stage, size_t index,
                                     struct espl_artifact **out, struct espl_error *err)
 {
-    char path[ESPL_PATH_MAX];
-    enum espl_status status = espl_store_artifact_path(
-        store, stage->key, espl_exec_output_port(stage->job_stage->stage, index), path, err);
-    if (status == ESPL_OK) {
-        status = espl_artifact_open(path, out, err);
-    }
-    return status;
+    const char *port = espl_exec_output_port(stage->job_stage->stage, index);
+    return espl_store_open_artifact(store, stage->key, port, out, err);
 }
 
 /* Opens one output and asks the stage about the first. */
 static enum espl_status examine_output(const struct espl_store *store,
                                        const struct espl_plan_stage *stage, size_t index,
-                                       bool *valid, char stale[160], struct espl_error *err)
+                                       bool *valid, char stale[ESPL_EXEC_STALE],
+                                       struct espl_error *err)
 {
     const struct espl_stage *kind = stage->job_stage->stage;
     struct espl_artifact *artifact = NULL;
     enum espl_status status = open_output(store, stage, index, &artifact, err);
     if (status == ESPL_E_CORRUPT || status == ESPL_E_KIND) {
         *valid = false;
-        (void)snprintf(stale, 160, "%.150s", err->message);
+        (void)snprintf(stale, ESPL_EXEC_STALE, "%s", err->message);
         espl_error_clear(err);
         return ESPL_OK;
     }
@@ -57,7 +53,7 @@ static enum espl_status examine_output(const struct espl_store *store,
 
 enum espl_status espl_exec_is_ready(const struct espl_store *store,
                                     const struct espl_plan_stage *stage, bool *ready,
-                                    char stale[160], struct espl_error *err)
+                                    char stale[ESPL_EXEC_STALE], struct espl_error *err)
 {
     const struct espl_stage *kind = stage->job_stage->stage;
     const size_t outputs = espl_exec_port_count(kind->outputs);

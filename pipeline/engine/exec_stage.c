@@ -177,7 +177,7 @@ static enum espl_status run_locked(struct espl_exec *exec, size_t index, bool fo
 /* The stored result exists but does not count: say so before it is made again. */
 static void tell_stale(struct espl_exec *exec, size_t index, const char *stale)
 {
-    char text[256];
+    char text[ESPL_EXEC_STALE + 64];
     if (stale[0] != '\0') {
         (void)snprintf(text, sizeof text, "the stored result is made again: %s", stale);
         struct espl_event event = {.type = ESPL_EVENT_LOG, .level = ESPL_LOG_WARN, .text = text};
@@ -189,7 +189,7 @@ static enum espl_status bring_to_end(struct espl_exec *exec, size_t index, struc
 {
     const struct espl_plan_stage *stage = &exec->plan->stages[index];
     struct espl_lock lock = {.held = false};
-    char stale[160] = "";
+    char stale[ESPL_EXEC_STALE] = "";
     bool ready = false;
     bool waited = false;
     const bool forced = is_forced(exec, stage);

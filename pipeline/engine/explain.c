@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MAX_LINKS = 1 << 16 };
+
 /* by-name/<job>/<stage id>[.<port>].h5, the first output's. */
 static enum espl_status link_path_of(const struct espl_plan *plan,
                                      const struct espl_plan_stage *stage,
@@ -160,4 +162,83 @@ enum espl_status espl_explain(struct espl_plan *plan, size_t index, const struct
     }
     json_decref(previous.fields);
     return good ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for an explanation");
+}
+
+/* ---- the last source of an input ---- */
+
+/* Key of input `port` in the provenance of the artifact at `path`. False when it is not known. */
+static bool last_input_key(const char *path, const char *port, char key[ESPL_SHA256_HEX])
+{
+    struct espl_artifact *artifact = NULL;
+    char *text = NULL;
+    bool found = false;
+    if (espl_artifact_open(path, &artifact, NULL) != ESPL_OK) {
+        return false;
+    }
+    if (espl_artifact_provenance(artifact, "inputs", &text, NULL) == ESPL_OK) {
+        size_t index = 0;
+        json_t *input = NULL;
+        json_t *inputs = json_loads(text, 0, NULL);
+        json_array_foreach(inputs, index, input)
+        {
+            const char *name = json_string_value(json_object_get(input, "port"));
+            const char *value = json_string_value(json_object_get(input, "key"));
+            if (!found && name != NULL && strcmp(name, port) == 0 && value != NULL &&
+                strlen(value) == ESPL_SHA256_HEX - 1) {
+                memcpy(key, value, ESPL_SHA256_HEX);
+                found = true;
+            }
+        }
+        json_decref(inputs);
+        free(text);
+    }
+    espl_artifact_close(artifact);
+    return found;
+}
+
+/* Is `name` a link of stage `id`: "<id>.h5" or "<id>.<port>.h5"? */
+static bool is_link_of(const char *name, const char *id)
+{
+    const size_t len = strlen(id);
+    const size_t name_len = strlen(name);
+    return strncmp(name, id, len) == 0 && name[len] == '.' && name_len > 3 &&
+           strcmp(name + name_len - 3, ".h5") == 0;
+}
+
+void espl_explain_last_source(const struct espl_store *store, const char *job, const char *id,
+                              const char *port, char out[ESPL_JOB_NAME_MAX + 1])
+{
+    char dir[ESPL_PATH_MAX];
+    char rest[ESPL_JOB_NAME_MAX + 16];
+    char path[ESPL_PATH_MAX];
+    char key[ESPL_SHA256_HEX];
+    char **names = NULL;
+    size_t count = 0;
+    bool known = false;
+    out[0] = '\0';
+    (void)snprintf(rest, sizeof rest, "by-name/%s", job);
+    if (espl_fs_join(dir, store->root, rest, NULL) != ESPL_OK ||
+        espl_fs_list(dir, MAX_LINKS, &names, &count, NULL) != ESPL_OK) {
+        return;
+    }
+    for (size_t i = 0; i < count && !known; i++) {
+        known = is_link_of(names[i], id) && espl_fs_join(path, dir, names[i], NULL) == ESPL_OK &&
+                last_input_key(path, port, key);
+    }
+    for (size_t i = 0; i < count && known && out[0] == '\0'; i++) {
+        char target[ESPL_PATH_MAX];
+        char target_key[ESPL_SHA256_HEX];
+        const size_t len = strcspn(names[i], ".");
+        const ssize_t got = espl_fs_join(path, dir, names[i], NULL) == ESPL_OK
+                                ? readlink(path, target, sizeof target - 1)
+                                : -1;
+        if (got > 0 && len <= ESPL_JOB_NAME_MAX) {
+            target[got] = '\0';
+            if (key_of_target(target, target_key) && strcmp(target_key, key) == 0) {
+                memcpy(out, names[i], len);
+                out[len] = '\0';
+            }
+        }
+    }
+    espl_fs_free_names(names, count);
 }

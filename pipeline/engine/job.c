@@ -300,12 +300,17 @@ static enum espl_status read_stdin(char **text, size_t *len, struct espl_error *
 static enum espl_status read_job_file(const char *file, char **text, size_t *len,
                                       struct espl_error *err)
 {
+    char inside[ESPL_PATH_MAX];
     if (espl_fs_is_dir(file)) {
-        return espl_fail(err, ESPL_E_IO, "cannot read job file '%s': it is a folder", file);
+        (void)espl_fail(err, ESPL_E_IO, "cannot read job file '%s': it is a folder", file);
+        (void)snprintf(inside, sizeof inside, "%s/", file);
+        espl_job_suggest_file(inside, err);
+        return ESPL_E_IO;
     }
     enum espl_status status = espl_fs_read_file(file, ESPL_YAML_MAX_BYTES, text, len, err);
     if (status == ESPL_E_NOTFOUND) {
         status = espl_fail(err, ESPL_E_NOTFOUND, "cannot find job file '%s'", file);
+        espl_job_suggest_file(file, err);
     } else if (status == ESPL_E_CORRUPT) {
         status = espl_fail(err, ESPL_E_JOB, "job file '%s' is larger than %d bytes", file,
                            ESPL_YAML_MAX_BYTES);

@@ -59,6 +59,7 @@ struct espl_job {
 struct espl_override {
     const char *path;
     const char *value;
+    const char *option; /* the option that said so, for messages; NULL = "--set <path>" */
 };
 
 enum { ESPL_JOB_NAME_MAX = 64 };

@@ -28,4 +28,8 @@ void espl_job_check_keys(struct espl_job_reader *reader, const struct espl_node 
 bool espl_job_check_name(struct espl_job_reader *reader, const struct espl_node *node,
                          const char *what);
 
+/** job_suggest.c: the advice for a job file that is not there: a near name, or what job files there
+ * are beside it and in jobs/. file: as the user named it; "DIR/" asks for those in a folder. */
+void espl_job_suggest_file(const char *file, struct espl_error *err);
+
 #endif

@@ -62,7 +62,8 @@ static void read_params(struct espl_job_reader *reader, struct espl_job_stage *s
 {
     char what[2 * ESPL_CLIP_TEXT + 16];
     char help_verb[ESPL_CLIP_TEXT + 32];
-    (void)snprintf(what, sizeof what, "stage '%s' (%s)", stage->id, stage->stage->name);
+    (void)snprintf(what, sizeof what, stage->id[0] != '\0' ? "stage '%s' (%s)" : "stage%s (%s)",
+                   stage->id, stage->stage->name);
     (void)snprintf(help_verb, sizeof help_verb, "espalier stages %s", stage->stage->name);
     stage->params = espl_job_reader_alloc(reader, 1, stage->stage->params_size);
     stage->values = espl_job_reader_alloc(reader, espl_schema_count(stage->stage->params),

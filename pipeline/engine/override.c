@@ -174,7 +174,11 @@ static const struct espl_node *apply_one(struct overlay *overlay, const struct e
     char shown[ESPL_CLIP_TEXT];
     espl_text_clip(override->path, shown);
     overlay->at = (struct espl_srcpos){0};
-    (void)snprintf(overlay->at.file, sizeof overlay->at.file, "--set %s", shown);
+    if (override->option != NULL) {
+        (void)snprintf(overlay->at.file, sizeof overlay->at.file, "%s", override->option);
+    } else {
+        (void)snprintf(overlay->at.file, sizeof overlay->at.file, "--set %s", shown);
+    }
     const char *dot = strchr(override->path, '.');
     if (strlen(override->path) >= ESPL_CLIP_TEXT * 2) {
         (void)espl_diagnostics_add(overlay->diags, ESPL_E_JOB, &overlay->at,

@@ -37,8 +37,9 @@ enum espl_param_flag {
         1u << 2, /* absent is allowed and means NULL / 0 / empty: default_text is NULL */
     ESPL_PARAM_NULLABLE_NM = 1u << 3, /* an nm parameter that also takes "none" = {0, 0} */
     ESPL_PARAM_INPUT_PATH =
-        1u << 4 /* a path parameter that names input files: what they hold enters the key
-                 * through espl_plan_add_file(), the path itself does not */
+        1u << 4, /* a path parameter that names input files: what they hold enters the key
+                  * through espl_plan_add_file(), the path itself does not */
+    ESPL_PARAM_AUTO_INT = 1u << 5 /* an int parameter that also takes "auto" = -1 */
 };
 
 /** default_text: what a user would write in YAML ("128", "2:4", "[a, b]"); NULL = required, unless

@@ -38,6 +38,19 @@ void espl_plan_place_error(const struct espl_job_stage *stage, struct espl_error
     }
 }
 
+/* What an error that blocks a stage is about, by the parameter or input that it blames. */
+static void name_blame(struct espl_plan_stage *stage, const char *blame)
+{
+    const char *colon = strchr(blame, ':');
+    if (colon == NULL) {
+        (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "its checks");
+    } else if (strncmp(blame, "input:", 6) == 0) {
+        (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "input '%.48s'", colon + 1);
+    } else {
+        (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "%.60s", colon + 1);
+    }
+}
+
 static void block(struct espl_plan_stage *stage, const char *fmt, ...) ESPL_PRINTF(2, 3);
 
 static void block(struct espl_plan_stage *stage, const char *fmt, ...)
@@ -65,6 +78,7 @@ static bool read_file_input(struct espl_planner *planner, struct espl_plan_stage
     }
     if (artifact == NULL) {
         (void)espl_diagnostics_add_error(planner->diags, &input->at, &problem);
+        (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "input '%.48s'", input->port);
         block(stage, "input '%s': %s", input->port, problem.message);
         return false;
     }
@@ -79,6 +93,7 @@ static bool read_file_input(struct espl_planner *planner, struct espl_plan_stage
         char found[ESPL_KIND_TEXT + 200];
         (void)snprintf(found, sizeof found, "'%.160s' holds %s", input->file, known->kind);
         espl_plan_report_kind(planner, stage->job_stage, input, found);
+        (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "input '%.48s'", input->port);
         block(stage, "input '%s' is of kind %s", input->port, known->kind);
         return false;
     }
@@ -117,6 +132,7 @@ static void plan_stage(struct espl_planner *planner, size_t index)
         job_stage->stage->plan(&ctx, job_stage->params, &stage->estimate, &problem) != ESPL_OK) {
         espl_plan_place_error(job_stage, &problem);
         (void)espl_diagnostics_add_error(planner->diags, &job_stage->use_at, &problem);
+        name_blame(stage, problem.blame);
         block(stage, "%s", problem.message);
         return;
     }

@@ -31,6 +31,9 @@ struct espl_plan_stage {
     size_t field_count;
     enum espl_plan_state state;
     char why[200];
+    /** BLOCKED with an error of its own in the diagnostics: what it is about ("checkpoint", "input
+     * 'model'", "its checks"); why repeats that error. "" otherwise. */
+    char blocked_by[64];
     struct espl_estimate estimate;
     double seconds;        /* expected, from history or flop; < 0 = unknown */
     uint64_t units_done;   /* kept units when RESUME */

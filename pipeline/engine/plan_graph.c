@@ -53,6 +53,27 @@ static size_t open_input(const struct espl_job_stage *stage, const size_t *produ
     return SIZE_MAX;
 }
 
+/* What the last run of the job tells: a connection of the cycle that led elsewhere then. */
+static void advise_on_cycle(struct espl_planner *planner, struct espl_diagnostic *item,
+                            size_t *const *producers, const bool *placed, const size_t *cycle,
+                            size_t length)
+{
+    const struct espl_job *job = planner->job;
+    for (size_t i = 0; i < length; i++) {
+        const struct espl_job_stage *stage = &job->stages[cycle[i]];
+        const char *port = stage->inputs[open_input(stage, producers[cycle[i]], placed)].port;
+        const char *needed = job->stages[cycle[i + 1 < length ? i + 1 : 0]].id;
+        char source[ESPL_JOB_NAME_MAX + 1];
+        espl_explain_last_source(planner->store, job->name, stage->id, port, source);
+        if (source[0] != '\0' && strcmp(source, needed) != 0) {
+            espl_diagnostic_hint(item, "'%s' took its %s from '%s' in the last run of this job",
+                                 stage->id, port, source);
+            return;
+        }
+    }
+    espl_diagnostic_hint(item, "take one of these connections away");
+}
+
 static void report_cycle(struct espl_planner *planner, size_t *const *producers, const bool *placed,
                          const size_t *cycle, size_t length)
 {
@@ -77,7 +98,7 @@ static void report_cycle(struct espl_planner *planner, size_t *const *producers,
             espl_diagnostic_also(item, at, "'%s' needs '%s'", stage->id, needed);
         }
     }
-    espl_diagnostic_hint(item, "take one of these connections away");
+    advise_on_cycle(planner, item, producers, placed, cycle, length);
     espl_buf_free(&path);
 }
 

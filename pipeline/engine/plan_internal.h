@@ -68,6 +68,10 @@ struct espl_previous {
     char key[ESPL_SHA256_HEX];
     json_t *fields; /* list of [label, value]; NULL unless stored */
 };
+/** explain.c: which stage of this job gave input `port` to a stage in its last run? "" when that is
+ * not known. job: its name; id: of the stage. */
+void espl_explain_last_source(const struct espl_store *store, const char *job, const char *id,
+                              const char *port, char out[ESPL_JOB_NAME_MAX + 1]);
 /** explain.c: reads it; free with json_decref(previous->fields). */
 enum espl_status espl_explain_previous(const struct espl_plan *plan,
                                        const struct espl_plan_stage *stage,

@@ -131,6 +131,7 @@ static void check_disk(struct espl_planner *planner)
             char needed[ESPL_UNIT_TEXT];
             char there[ESPL_UNIT_TEXT];
             char parts[3 * ESPL_UNIT_TEXT + 64];
+            char shown[ESPL_PATH_MAX];
             espl_print_size(needed_bytes, needed);
             espl_print_size(plan->disk_bytes_free, there);
             print_parts(&stage->estimate, earlier, parts, sizeof parts);
@@ -138,7 +139,8 @@ static void check_disk(struct espl_planner *planner)
             (void)espl_fail(
                 error, ESPL_E_NOSPACE,
                 "not enough disk space for stage '%s': needs %s (%s), %s free in '%.200s'",
-                stage->job_stage->id, needed, parts, there, planner->store->root);
+                stage->job_stage->id, needed, parts, there,
+                espl_fs_shown_path(planner->store->root, shown));
             (void)espl_hint(
                 error, "`espalier gc` shows what can be deleted; or use --store on another disk");
             reported = true;

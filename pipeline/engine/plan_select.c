@@ -28,6 +28,15 @@ static size_t find_stage(struct espl_planner *planner, const char *option, const
         espl_diagnostics_add(planner->diags, ESPL_E_USAGE, &at, "the job has no stage '%s'", id);
     if (near != NULL) {
         espl_diagnostic_hint(item, "did you mean '%s'?", near);
+    } else {
+        struct espl_buf ids;
+        espl_buf_init(&ids, 300);
+        for (size_t i = 0; i < planner->job->stage_count && !ids.failed; i++) {
+            espl_buf_printf(&ids, "%s%s", i > 0 ? ", " : "", planner->job->stages[i].id);
+        }
+        espl_diagnostic_hint(item, "its stages: %s%s", espl_buf_text(&ids),
+                             ids.failed ? ", ..." : "");
+        espl_buf_free(&ids);
     }
     return SIZE_MAX;
 }

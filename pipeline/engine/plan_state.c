@@ -45,14 +45,10 @@ static enum espl_status look_at_output(struct espl_planner *planner, struct espl
                                        size_t output, char stale[160], struct espl_error *err)
 {
     const struct espl_job_stage *job_stage = stage->job_stage;
-    char path[ESPL_PATH_MAX];
     struct espl_artifact *artifact = NULL;
     bool valid = true;
-    enum espl_status status = espl_store_artifact_path(
-        planner->store, stage->key, espl_plan_store_port(job_stage->stage, output), path, err);
-    if (status == ESPL_OK) {
-        status = espl_artifact_open(path, &artifact, err);
-    }
+    enum espl_status status = espl_store_open_artifact(
+        planner->store, stage->key, espl_plan_store_port(job_stage->stage, output), &artifact, err);
     if (status == ESPL_OK) {
         json_t *description = json_loads(espl_artifact_description(artifact), 0, NULL);
         if (description != NULL) {
@@ -70,21 +66,39 @@ static enum espl_status look_at_output(struct espl_planner *planner, struct espl
     return status;
 }
 
-/* A damaged or newer result is an error: running the stage again would not replace the file. */
+/* A result that cannot be looked at (a newer format, a read error) is an error: making it again
+ * could lose what somebody else needs. */
 static void report_result(struct espl_planner *planner, struct espl_plan_stage *stage,
                           struct espl_error *err)
 {
-    char path[ESPL_PATH_MAX] = "";
     (void)espl_context(err, "while reading the stored result of '%s'", stage->job_stage->id);
-    if (err->hint[0] == '\0' && err->code == ESPL_E_CORRUPT &&
-        espl_store_artifact_path(planner->store, stage->key,
-                                 espl_plan_store_port(stage->job_stage->stage, 0), path,
-                                 NULL) == ESPL_OK) {
-        (void)espl_hint(err, "delete it and run the job again: rm '%.300s'", path);
-    }
     stage->state = ESPL_PLAN_BLOCKED;
+    (void)snprintf(stage->blocked_by, sizeof stage->blocked_by, "its stored result");
     set_why(stage, "%s", err->message);
     (void)espl_diagnostics_add_error(planner->diags, &stage->job_stage->use_at, err);
+}
+
+/* Looks at all stored outputs. A damaged one counts as none, with a warning that names the file:
+ * the stage makes it again. False when an error blocks the stage. */
+static bool look_at_result(struct espl_planner *planner, size_t index, char stale[160])
+{
+    struct espl_plan_stage *stage = &planner->plan->stages[index];
+    const struct espl_stage *kind = stage->job_stage->stage;
+    struct espl_error problem = {0};
+    for (size_t i = 0; stage->has_result && kind->outputs[i].name != NULL; i++) {
+        const enum espl_status status = look_at_output(planner, stage, i, stale, &problem);
+        if (status == ESPL_E_CORRUPT || status == ESPL_E_KIND) {
+            struct espl_plan_ctx ctx = {.planner = planner, .index = index};
+            stage->has_result = false;
+            (void)snprintf(stale, 160, "stored result is damaged: it will be made again");
+            espl_plan_warn(&ctx, "%s%s", problem.message,
+                           planner->work[index].selected ? "; it will be made again" : "");
+        } else if (status != ESPL_OK) {
+            report_result(planner, stage, &problem);
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- reasons to run ---- */
@@ -245,14 +259,10 @@ void espl_plan_find_state(struct espl_planner *planner, size_t index)
     struct espl_plan_stage *stage = &planner->plan->stages[index];
     const struct espl_plan_work *work = &planner->work[index];
     const struct espl_stage *kind = stage->job_stage->stage;
-    struct espl_error problem = {0};
     char stale[160] = "";
     stage->has_result = all_outputs_stored(planner, stage);
-    for (size_t i = 0; stage->has_result && kind->outputs[i].name != NULL; i++) {
-        if (look_at_output(planner, stage, i, stale, &problem) != ESPL_OK) {
-            report_result(planner, stage, &problem);
-            return;
-        }
+    if (!look_at_result(planner, index, stale)) {
+        return;
     }
     if (!work->selected) {
         stage->state = ESPL_PLAN_SKIPPED;

@@ -200,7 +200,25 @@ enum espl_status espl_run_path(const struct espl_store *store, const char *run_i
     return status;
 }
 
-static enum espl_status check_schema(const json_t *record, const char *path, struct espl_error *err)
+/* Every stage has an id, and none has it twice: who reads a record finds stages by it. */
+static bool stages_are_named(const json_t *stages)
+{
+    size_t index = 0;
+    json_t *stage = NULL;
+    json_t *seen = json_object();
+    bool good = seen != NULL && json_is_array(stages);
+    json_array_foreach(stages, index, stage)
+    {
+        const char *id = json_string_value(json_object_get(stage, "id"));
+        good = good && id != NULL && json_object_get(seen, id) == NULL &&
+               json_object_set_new(seen, id, json_true()) == 0;
+    }
+    json_decref(seen);
+    return good;
+}
+
+static enum espl_status check_record(const json_t *record, const char *run_id, const char *path,
+                                     struct espl_error *err)
 {
     static const char family[] = "espalier.run/";
     const char *schema = json_string_value(json_object_get(record, "schema"));
@@ -213,8 +231,13 @@ static enum espl_status check_schema(const json_t *record, const char *path, str
         (void)espl_hint(err, "a newer espalier wrote it: use that one");
         return ESPL_E_VERSION;
     }
-    if (!json_is_array(json_object_get(record, "stages"))) {
-        return espl_fail(err, ESPL_E_CORRUPT, "'%s' has no list of stages", path);
+    const char *own_id = json_string_value(json_object_get(record, "run_id"));
+    if (own_id == NULL || strcmp(own_id, run_id) != 0) {
+        return espl_fail(err, ESPL_E_CORRUPT, "'%s' is the record of run '%.80s'", path,
+                         own_id != NULL ? own_id : "(none)");
+    }
+    if (!stages_are_named(json_object_get(record, "stages"))) {
+        return espl_fail(err, ESPL_E_CORRUPT, "'%s' has no list of stages with ids", path);
     }
     return ESPL_OK;
 }
@@ -240,7 +263,7 @@ enum espl_status espl_run_load(const struct espl_store *store, const char *run_i
         return espl_fail(err, ESPL_E_CORRUPT, "'%s' is damaged: line %d: %s", path, problem.line,
                          problem.text);
     }
-    status = check_schema(record, path, err);
+    status = check_record(record, run_id, path, err);
     if (status != ESPL_OK) {
         json_decref(record);
         return status;

@@ -57,6 +57,11 @@ static const char *row_fault(const struct espl_param *param, size_t params_size)
     if ((flags & ESPL_PARAM_NULLABLE_NM) != 0 && param->type != ESPL_PARAM_NM) {
         return "only an N:M parameter takes none";
     }
+    if ((flags & ESPL_PARAM_AUTO_INT) != 0 &&
+        (param->type != ESPL_PARAM_INT || (flags & ESPL_PARAM_LIST) != 0 || param->min < 0.0 ||
+         param->max <= param->min)) {
+        return "only an integer with limits above 0 takes auto";
+    }
     if ((flags & ESPL_PARAM_INPUT_PATH) != 0 && param->type != ESPL_PARAM_PATH) {
         return "only a path names input files";
     }

@@ -32,6 +32,9 @@ static json_t *item_schema(const struct espl_param *param)
         if (espl_schema_has_max(param)) {
             (void)json_object_set_new(schema, "maximum", bound_json(param->max));
         }
+        if ((param->flags & ESPL_PARAM_AUTO_INT) != 0) {
+            schema = json_pack("{s:[o, {s:s}]}", "anyOf", schema, "const", "auto");
+        }
         return schema;
     case ESPL_PARAM_STRING:
     case ESPL_PARAM_PATH:

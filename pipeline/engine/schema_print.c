@@ -19,6 +19,9 @@ static json_t *value_json(const struct espl_param *param, const char *text)
     case ESPL_PARAM_BOOL:
         return text[0] == '\0' ? json_null() : json_boolean(strcmp(text, "true") == 0);
     case ESPL_PARAM_INT:
+        if ((param->flags & ESPL_PARAM_AUTO_INT) != 0 && strcmp(text, "auto") == 0) {
+            return json_string(text);
+        }
         return espl_parse_int(text, &integer) ? json_integer(integer) : json_null();
     case ESPL_PARAM_REAL:
         return espl_parse_real(text, &real) ? json_real(real) : json_null();

@@ -81,6 +81,9 @@ static void describe_item(const struct espl_param *param, bool many, struct espl
     if ((param->flags & ESPL_PARAM_NULLABLE_NM) != 0) {
         espl_buf_puts(out, " or none");
     }
+    if ((param->flags & ESPL_PARAM_AUTO_INT) != 0) {
+        espl_buf_puts(out, " or auto");
+    }
 }
 
 void espl_schema_describe_type(const struct espl_param *param, struct espl_buf *out)
@@ -230,6 +233,11 @@ static enum reading read_number(const struct espl_param *param, const struct esp
     double value = 0.0;
     if (param->type == ESPL_PARAM_INT) {
         int64_t *integer = slot;
+        if ((param->flags & ESPL_PARAM_AUTO_INT) != 0 && strcmp(node->text, "auto") == 0) {
+            *integer = -1;
+            (void)snprintf(text, ESPL_UNIT_TEXT, "auto");
+            return READING_GOOD;
+        }
         if (node->quoted || !espl_parse_int(node->text, integer)) {
             return READING_WRONG_TYPE;
         }

@@ -454,6 +454,8 @@ void fakes_store_result(const struct espl_store *store, const struct espl_plan *
         write_required(artifact, kind->outputs[i].kind);
         assert_int_equal(espl_artifact_set_description(artifact, description, &err), ESPL_OK);
         assert_int_equal(espl_artifact_set_attribute(artifact, "key", stage->key, &err), ESPL_OK);
+        assert_int_equal(espl_artifact_set_attribute(artifact, "port", kind->outputs[i].name, &err),
+                         ESPL_OK);
         assert_int_equal(espl_artifact_set_provenance(artifact, "hash_fields", fields, &err),
                          ESPL_OK);
         assert_int_equal(espl_artifact_finish(&artifact, NULL, &err), ESPL_OK);

@@ -129,6 +129,23 @@ static void count_warning(void *user, enum espl_log_level level, const char *lin
     (*(size_t *)user)++;
 }
 
+/* A run record in the folder of run `folder` that says it is of run `run_id`. */
+static void write_record(const struct exec_fixture *fixture, const char *folder, const char *run_id,
+                         const char *stages)
+{
+    char runs[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    char text[512];
+    (void)espl_fs_join(runs, fixture->store.root, "runs", NULL);
+    (void)espl_fs_join(path, runs, folder, NULL);
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)espl_fs_join(runs, path, "run.json", NULL);
+    (void)snprintf(text, sizeof text,
+                   "{\"schema\": \"espalier.run/1\", \"run_id\": \"%s\", \"stages\": %s}", run_id,
+                   stages);
+    assert_int_equal(espl_fs_write_file(runs, text, strlen(text), NULL), ESPL_OK);
+}
+
 static void test_rebuild__equals_the_incremental_state(void **state)
 {
     struct exec_fixture *fixture = *state;
@@ -150,14 +167,18 @@ static void test_rebuild__equals_the_incremental_state(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     (void)espl_fs_join(path, fixture->store.root, "runs/20200101-000000-x-0000/run.json", NULL);
     assert_int_equal(espl_fs_write_file(path, "{", 1, NULL), ESPL_OK);
+    write_record(fixture, "20200101-000000-y-0000", "20200101-000000-other-0000", "[]");
+    write_record(fixture, "20200101-000000-z-0000", "20200101-000000-z-0000", "[{\"id\": 3}]");
+    write_record(fixture, "20200101-000000-z-0001", "20200101-000000-z-0001",
+                 "[{\"id\": \"a\"}, {\"id\": \"a\"}]");
     assert_int_equal(espl_database_delete(&fixture->store, NULL), ESPL_OK);
     struct espl_database *db = open_database(fixture);
     assert_int_equal(espl_database_rebuild(db, &fixture->store, &log, &runs, &damaged, NULL),
                      ESPL_OK);
     espl_database_close(db);
     assert_int_equal(runs, 3);
-    assert_int_equal(damaged, 1);
-    assert_int_equal(warnings, 1);
+    assert_int_equal(damaged, 4);
+    assert_int_equal(warnings, 4);
     dump(fixture, &after);
     assert_string_equal(espl_buf_text(&before), espl_buf_text(&after));
     espl_buf_free(&before);
@@ -190,6 +211,20 @@ static void test_open__damaged_file_is_told(void **state)
     assert_non_null(strstr(err.hint, "espalier database rebuild"));
     assert_int_equal(espl_database_delete(&fixture->store, NULL), ESPL_OK);
     espl_database_close(open_database(fixture));
+}
+
+/* Such a database counts as damaged, so that rebuilding replaces it. */
+static void test_open__a_missing_table_is_damage(void **state)
+{
+    struct exec_fixture *fixture = *state;
+    struct espl_database *db = NULL;
+    struct espl_error err;
+    run_and_ingest(fixture);
+    query(fixture, "DROP TABLE metrics", NULL);
+    assert_int_equal(espl_database_open(&fixture->store, &db, &err), ESPL_E_CORRUPT);
+    assert_int_equal(err.code, ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "no such table: metrics"));
+    assert_null(db);
 }
 
 static void test_open_existing__makes_no_file(void **state)
@@ -349,6 +384,7 @@ int main(void)
         ONE(test_rebuild__equals_the_incremental_state),
         ONE(test_open__newer_version_is_refused),
         ONE(test_open__damaged_file_is_told),
+        ONE(test_open__a_missing_table_is_damage),
         ONE(test_open_existing__makes_no_file),
         ONE(test_ingest__unknown_run),
         ONE(test_history__scales_by_flop_then_units_then_not),

@@ -97,11 +97,11 @@ static void test_explain__nothing_changed(void **state)
 static void test_explain__every_kind_of_difference(void **state)
 {
     (void)state;
-    const struct espl_override overrides[] = {{"p.sparsity", "0.5"},
-                                              {"p.note", "~"},
-                                              {"p.widths", "[4]"},
-                                              {"seed", "2"},
-                                              {"c.samples", "3"}};
+    const struct espl_override overrides[] = {{.path = "p.sparsity", .value = "0.5"},
+                                              {.path = "p.note", .value = "~"},
+                                              {.path = "p.widths", .value = "[4]"},
+                                              {.path = "seed", .value = "2"},
+                                              {.path = "c.samples", .value = "3"}};
     char calib_before[ESPL_SHA256_HEX];
     char key_before[ESPL_SHA256_HEX];
     load(text, NULL, 0);

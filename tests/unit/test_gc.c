@@ -148,6 +148,31 @@ static void test_gc__side_file_without_artifact(void **state)
     espl_gc_list_free(&list);
 }
 
+/* A lock of an owner that is gone and a guard that nobody holds. */
+static void test_gc__locks_that_nobody_holds(void **state)
+{
+    struct exec_fixture *fixture = *state;
+    static const char key[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    struct espl_gc_list list;
+    char lock[ESPL_PATH_MAX];
+    char guard[ESPL_PATH_MAX + 8];
+    bool deleted = false;
+    assert_int_equal(espl_store_lock_path(&fixture->store, key, lock, NULL), ESPL_OK);
+    (void)snprintf(guard, sizeof guard, "%s.guard", lock);
+    assert_int_equal(espl_fs_write_file(lock, "nonsense", 8, NULL), ESPL_OK);
+    assert_int_equal(espl_fs_write_file(guard, "", 0, NULL), ESPL_OK);
+    scan(fixture, 10, &list);
+    assert_int_equal(list.count, 2);
+    assert_true(espl_fs_exists(lock)); /* the scan only looks */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(list.items[i].type, ESPL_GC_LOCK);
+        assert_int_equal(espl_gc_delete(&fixture->store, &list.items[i], &deleted, NULL), ESPL_OK);
+        assert_true(deleted);
+    }
+    espl_gc_list_free(&list);
+    assert_int_equal(exec_fixture_names(fixture, "partial", ""), 0);
+}
+
 #define ONE(NAME) cmocka_unit_test_setup_teardown(NAME, exec_fixture_setup, exec_fixture_teardown)
 
 int main(void)
@@ -159,6 +184,7 @@ int main(void)
         ONE(test_gc__units_stay_while_a_run_can_use_them),
         ONE(test_gc__damaged_record_stops_it),
         ONE(test_gc__side_file_without_artifact),
+        ONE(test_gc__locks_that_nobody_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

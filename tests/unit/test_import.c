@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct fixture {
     char dir[ESPL_PATH_MAX];
@@ -232,6 +233,12 @@ static void test_import__reference_is_stale_when_the_files_are_gone(void **state
     assert_int_equal(espl_artifact_open(path, &artifact, &f->err), ESPL_OK);
     assert_int_equal(espl_import_still_valid(artifact, &valid, stale, &f->err), ESPL_OK);
     assert_true(valid);
+    /* Another checkpoint of the same sizes in its place. */
+    struct timespec pause = {0, 20000000}; /* time stamps may have the step of a clock tick */
+    (void)nanosleep(&pause, NULL);
+    fixture_write_checkpoint(f->folder, &config, ESPL_DTYPE_F16, 0);
+    assert_int_equal(espl_import_still_valid(artifact, &valid, stale, &f->err), ESPL_OK);
+    assert_false(valid);
     assert_int_equal(espl_fs_remove_tree(f->folder, &f->err), ESPL_OK);
     assert_int_equal(espl_import_still_valid(artifact, &valid, stale, &f->err), ESPL_OK);
     assert_false(valid);

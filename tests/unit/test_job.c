@@ -132,8 +132,8 @@ static void test_resolved__reads_back_to_the_same_job(void **state)
     struct espl_buf second;
     espl_buf_init(&first, 1 << 20);
     espl_buf_init(&second, 1 << 20);
-    const struct espl_override overrides[] = {{"prune.targets", "[\"*.x\", 'y: z']"},
-                                              {"seed", "7"}};
+    const struct espl_override overrides[] = {
+        {.path = "prune.targets", .value = "[\"*.x\", 'y: z']"}, {.path = "seed", .value = "7"}};
     struct espl_job *job = fakes_job(whole_job, overrides, 2);
     espl_job_resolved_yaml(job, &first);
     assert_string_equal(espl_buf_text(&first), "version: 1\n"
@@ -201,10 +201,17 @@ static void test_overrides__values_and_origin(void **state)
 {
     (void)state;
     const struct espl_override overrides[] = {
-        {"prune.sparsity", "0.7"},  {"prune.sparsity", "0.6"},      {"prune.pattern", "\"4:8\""},
-        {"dense.checkpoint", "y"},  {"calib.samples", "16"},        {"device", "cpu"},
-        {"name", "other"},          {"limits.host_memory", "1GiB"}, {"limits.scratch", "2GiB"},
-        {"prune.widths", "[1, 2]"}, {"prune.note", "a: b"},
+        {.path = "prune.sparsity", .value = "0.7"},
+        {.path = "prune.sparsity", .value = "0.6"},
+        {.path = "prune.pattern", .value = "\"4:8\""},
+        {.path = "dense.checkpoint", .value = "y"},
+        {.path = "calib.samples", .value = "16"},
+        {.path = "device", .value = "cpu"},
+        {.path = "name", .value = "other"},
+        {.path = "limits.host_memory", .value = "1GiB"},
+        {.path = "limits.scratch", .value = "2GiB"},
+        {.path = "prune.widths", .value = "[1, 2]"},
+        {.path = "prune.note", .value = "a: b"},
     };
     struct espl_job *job = fakes_job(whole_job, overrides, sizeof overrides / sizeof overrides[0]);
     const struct espl_job_stage *prune = espl_job_find(job, "prune");
@@ -227,7 +234,7 @@ static void test_overrides__values_and_origin(void **state)
 static void test_overrides__give_what_the_file_lacks(void **state)
 {
     (void)state;
-    const struct espl_override override = {"dense.checkpoint", "models/y"};
+    const struct espl_override override = {.path = "dense.checkpoint", .value = "models/y"};
     struct espl_job *job =
         fakes_job("version: 1\nname: t\nstages:\n  - {id: dense, use: import}\n", &override, 1);
     assert_string_equal(((const struct fake_import_params *)job->stages[0].params)->checkpoint,
@@ -239,9 +246,13 @@ static void test_overrides__errors(void **state)
 {
     (void)state;
     const struct espl_override overrides[] = {
-        {"prun.sparsity", "1"}, {"prune.sparsty", "1"},   {"prune.group_size", "8"},
-        {"sead", "1"},          {"prune.widths", "[1, "}, {"limits.memory", "1GiB"},
-        {"seed", "-1"},
+        {.path = "prun.sparsity", .value = "1"},
+        {.path = "prune.sparsty", .value = "1"},
+        {.path = "prune.group_size", .value = "8"},
+        {.path = "sead", .value = "1"},
+        {.path = "prune.widths", .value = "[1, "},
+        {.path = "limits.memory", .value = "1GiB"},
+        {.path = "seed", .value = "-1"},
     };
     fakes_expect_errors(
         whole_job, overrides, sizeof overrides / sizeof overrides[0],

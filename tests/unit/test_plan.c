@@ -306,7 +306,7 @@ static void test_hooks__blame_finds_the_place(void **state)
         {"param:sparsity", "0.5"},        {"param:pattern", NULL},  {"param:none", "wanda-prune"},
         {"input:model", "h.left"},        {"other", "wanda-prune"},
     };
-    const struct espl_override override = {"p.pattern", "1:4"};
+    const struct espl_override override = {.path = "p.pattern", .value = "1:4"};
     char source[512];
     (void)snprintf(source, sizeof source,
                    "version: 1\nname: t\nstages:\n  - {id: c, use: tokens}\n"
@@ -391,6 +391,7 @@ static void test_select__unknown_ids(void **state)
                                   "help: did you mean 'prune'?\n"
                                   "\n"
                                   "--until: error: the job has no stage 'zzz'\n"
+                                  "help: its stages: dense, calib, prune, eval\n"
                                   "\n"
                                   "3 errors\n"));
     espl_job_free(job);

@@ -111,7 +111,7 @@ static void test_states__never_run(void **state)
 static void test_states__a_changed_parameter_and_what_follows(void **state)
 {
     (void)state;
-    const struct espl_override override = {"prune.sparsity", "0.6"};
+    const struct espl_override override = {.path = "prune.sparsity", .value = "0.6"};
     store_all();
     load(&override, 1);
     plan = fakes_plan(job, &store, NULL);
@@ -124,8 +124,9 @@ static void test_states__a_changed_parameter_and_what_follows(void **state)
 static void test_states__several_changes(void **state)
 {
     (void)state;
-    const struct espl_override overrides[] = {
-        {"prune.sparsity", "0.6"}, {"prune.note", "x"}, {"seed", "43"}};
+    const struct espl_override overrides[] = {{.path = "prune.sparsity", .value = "0.6"},
+                                              {.path = "prune.note", .value = "x"},
+                                              {.path = "seed", .value = "43"}};
     store_all();
     load(overrides, 3);
     plan = fakes_plan(job, &store, NULL);
@@ -161,7 +162,7 @@ static void test_states__a_deleted_result(void **state)
     /* What was made from it is still there and still right. */
     expect_cached("eval");
     unload();
-    const struct espl_override override = {"prune.sparsity", "0.6"};
+    const struct espl_override override = {.path = "prune.sparsity", .value = "0.6"};
     load(&override, 1);
     plan = fakes_plan(job, &store, NULL);
     expect_state("prune", ESPL_PLAN_RUN, "it changed since its last result, which was deleted");
@@ -196,7 +197,7 @@ static void test_states__from_uses_stored_results(void **state)
 {
     (void)state;
     const struct espl_plan_options options = {.from = "eval"};
-    const struct espl_override override = {"calib.samples", "8"};
+    const struct espl_override override = {.path = "calib.samples", .value = "8"};
     char path[ESPL_PATH_MAX];
     store_all();
     load(&override, 1);
@@ -249,12 +250,9 @@ static void test_states__resume(void **state)
     assert_int_equal(fakes_find(plan, "prune")->units_done, 0);
 }
 
-static void test_states__a_truncated_result_is_an_error(void **state)
+/* Replaces the stored result of 'calib' by `text`. */
+static void damage_calib(const char *text, char path[ESPL_PATH_MAX])
 {
-    (void)state;
-    char path[ESPL_PATH_MAX];
-    struct espl_diagnostics diags;
-    struct espl_error err = {0};
     store_all();
     load(NULL, 0);
     plan = fakes_plan(job, &store, NULL);
@@ -262,18 +260,47 @@ static void test_states__a_truncated_result_is_an_error(void **state)
         espl_store_artifact_path(&store, fakes_find(plan, "calib")->key, NULL, path, NULL),
         ESPL_OK);
     assert_int_equal(espl_fs_remove_tree(path, NULL), ESPL_OK);
-    fakes_write(path, "\211HDF\r\n\032\nhalf a file");
+    fakes_write(path, text);
     espl_plan_free(plan);
     plan = NULL;
+}
+
+static void test_states__a_damaged_result_is_made_again(void **state)
+{
+    static const char *const texts[] = {"\211HDF\r\n\032\nhalf a file", "no HDF5 file", ""};
+    char path[ESPL_PATH_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        damage_calib(texts[i], path);
+        plan = fakes_plan(job, &store, NULL);
+        expect_state("calib", ESPL_PLAN_RUN, "stored result is damaged: it will be made again");
+        expect_cached("prune");
+        assert_false(fakes_find(plan, "calib")->has_result);
+        assert_non_null(strstr(fakes_find(plan, "calib")->warnings, path));
+        espl_plan_free(plan);
+        espl_job_free(job);
+        plan = NULL;
+        job = NULL;
+    }
+}
+
+/* Left out by --from, it is as if there were none. */
+static void test_states__a_damaged_result_cannot_be_left_out(void **state)
+{
+    const struct espl_plan_options options = {
+        .from = "prune", .force = (const char *[]){"prune"}, .force_count = 1};
+    struct espl_diagnostics diags;
+    struct espl_error err = {0};
+    char path[ESPL_PATH_MAX];
+    (void)state;
+    damage_calib("no HDF5 file", path);
     assert_int_equal(espl_diagnostics_init(&diags, &err), ESPL_OK);
-    assert_int_equal(espl_plan_build(job, &store, NULL, &diags, &plan, &err), ESPL_E_CORRUPT);
-    assert_int_equal(diags.count, 1);
-    assert_int_equal(diags.items[0].error.code, ESPL_E_CORRUPT);
-    assert_int_equal(diags.items[0].error.at.line, 6);
-    assert_string_equal(diags.items[0].error.context, "while reading the stored result of 'calib'");
-    assert_non_null(strstr(diags.items[0].error.hint, path));
-    assert_int_equal(fakes_find(plan, "calib")->state, ESPL_PLAN_BLOCKED);
-    expect_state("prune", ESPL_PLAN_BLOCKED, "input 'calib' is blocked");
+    assert_int_equal(espl_plan_build(job, &store, &options, &diags, &plan, &err), ESPL_E_USAGE);
+    assert_string_equal(fakes_find(plan, "calib")->warnings +
+                            strlen(fakes_find(plan, "calib")->warnings) -
+                            strlen("not an HDF5 file"),
+                        "not an HDF5 file");
+    expect_state("prune", ESPL_PLAN_BLOCKED, "input 'calib' has no result and is left out");
     espl_diagnostics_free(&diags);
 }
 
@@ -403,7 +430,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_states__from_uses_stored_results, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states__resume, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_states__a_truncated_result_is_an_error, set_up,
+        cmocka_unit_test_setup_teardown(test_states__a_damaged_result_is_made_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_states__a_damaged_result_cannot_be_left_out, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_states__two_outputs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_files__content_enters_the_key, set_up, tear_down),

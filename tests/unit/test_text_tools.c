@@ -130,6 +130,8 @@ static void test_fail__fills_cuts_and_maps(void **state)
     assert_int_equal(espl_fail(&err, ESPL_E_KIND, "%s", long_text), ESPL_E_KIND);
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
     assert_string_equal(err.message + sizeof err.message - 4, "...");
+    (void)espl_fail(&err, ESPL_E_KIND, "cannot open '%s'", "a\nb\033[31m\x7f");
+    assert_string_equal(err.message, "cannot open 'a?b?[31m?'");
     assert_int_equal(espl_fail_errno(&err, ENOSPC, "x"), ESPL_E_NOSPACE);
     assert_int_equal(espl_fail_errno(&err, EDQUOT, "x"), ESPL_E_NOSPACE);
     assert_int_equal(espl_fail_errno(&err, ENOENT, "x"), ESPL_E_NOTFOUND);
