@@ -1,6 +1,7 @@
 # Compiler flags of the style guide, as an interface target.
 add_library(espl_flags INTERFACE)
-target_compile_features(espl_flags INTERFACE c_std_11)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
 target_compile_definitions(espl_flags INTERFACE _GNU_SOURCE)
 target_compile_options(espl_flags INTERFACE

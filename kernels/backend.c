@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const struct backend_entry {
     const char *name;
@@ -42,6 +43,20 @@ static unsigned thread_budget(unsigned asked)
     return threads < ESPL_BACKEND_MAX_THREADS ? threads : ESPL_BACKEND_MAX_THREADS;
 }
 
+/* OpenBLAS 0.3.21 asks for its work space at the first product and tries for ever when it is
+ * refused: so the room is tried out before. Nothing is kept and no page is touched. */
+static bool has_room_for_blas(unsigned threads)
+{
+    const size_t bytes = (size_t)threads << 27; /* its BUFFER_SIZE on 64-bit machines */
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) {
+        return false;
+    }
+    (void)munmap(room, bytes); /* it was just mapped: cannot fail */
+    return true;
+}
+
 enum espl_status espl_backend_open(const char *name, unsigned threads, struct espl_backend **out,
                                    struct espl_error *err)
 {
@@ -66,6 +81,13 @@ enum espl_status espl_backend_open(const char *name, unsigned threads, struct es
         /* A serial build has no locks: two callers at a time get wrong results. */
         backend->blas_threads = openblas_get_parallel() == 0 ? 1 : backend->threads;
         espl_blas_make_single_threaded();
+        if (!has_room_for_blas(backend->blas_threads)) {
+            free(backend);
+            espl_fail(err, ESPL_E_NOMEM,
+                      "no memory for the work space of OpenBLAS (128 MiB a thread)");
+            return espl_hint(err, "raise the limit on address space (ulimit -v), or set "
+                                  "OMP_NUM_THREADS to use fewer threads");
+        }
     }
     *out = backend;
     return ESPL_OK;

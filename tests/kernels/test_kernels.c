@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -432,6 +435,29 @@ static void test_blas_get_info__describes_the_linked_library(void **state)
     assert_int_equal(info.old_core_on_new_cpu, espl_blas_better_core_here() != NULL);
 }
 
+/* In a process of its own: the limit cannot be raised again. */
+static void test_backend_open__refuses_when_blas_has_no_room(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* its shadow memory alone is over any limit */
+#endif
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit limit = {.rlim_cur = (rlim_t)64 << 20, .rlim_max = (rlim_t)64 << 20};
+        struct espl_backend *backend = NULL;
+        struct espl_error err = {0};
+        const bool set = setrlimit(RLIMIT_AS, &limit) == 0;
+        const enum espl_status status = espl_backend_open("cpu", 1, &backend, &err);
+        _exit(set && status == ESPL_E_NOMEM && strstr(err.hint, "ulimit -v") != NULL ? 0 : 1);
+    }
+    int exit_status = 0;
+    assert_int_equal(waitpid(child, &exit_status, 0), child);
+    assert_true(WIFEXITED(exit_status));
+    assert_int_equal(WEXITSTATUS(exit_status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_masks__refuse_impossible_patterns),
         cmocka_unit_test(test_backend_open__refuses_unknown_names),
         cmocka_unit_test(test_backend_open__bounds_threads),
+        cmocka_unit_test(test_backend_open__refuses_when_blas_has_no_room),
         cmocka_unit_test(test_blas_better_core__knows_the_old_ones),
         cmocka_unit_test(test_blas_get_info__describes_the_linked_library),
     };
