@@ -14,7 +14,9 @@ struct espl_perplexity {
     uint64_t windows;
     uint64_t tokens; /* windows * seqlen */
     double seconds;
-    double flop; /* of the timed passes */
+    double flop;                     /* of the timed passes, base model included */
+    struct espl_forward_times times; /* both models together */
+    double loss_seconds;             /* cross entropy and KL over the logits */
 };
 
 /** done of total windows; returns false to stop. */
@@ -28,5 +30,9 @@ enum espl_status espl_perplexity_measure(struct espl_model *model, struct espl_m
                                          uint64_t windows, size_t tokens,
                                          espl_window_progress_fn progress, void *user,
                                          struct espl_perplexity *out, struct espl_error *err);
+/** Host bytes that espl_perplexity_measure() takes. base: NULL allowed. */
+uint64_t espl_perplexity_bytes(const struct espl_model_config *config,
+                               const struct espl_model_config *base, uint64_t windows,
+                               size_t tokens);
 
 #endif

@@ -9,6 +9,8 @@ static const char *const metrics_required[] = {"/metrics/values", NULL};
 const struct espl_kind espl_kinds[] = {
     {"model.dense/1", "a model with all its weights", nothing_required},
     {"model.masked/1", "masks over the weights of another model", nothing_required},
+    {"model.updated/1", "changed weights and masks over another model", nothing_required},
+    {"model.quant/1", "integer codes and scales over another model", nothing_required},
     {"tokens/1", "token ids of a text, or sampled windows of them", tokens_required},
     {"metrics/1", "named numbers measured by a stage", metrics_required},
     {"export/1", "manifest of files written outside the store", nothing_required},

@@ -1,6 +1,7 @@
 /* Opening a model: the chain of artifacts down to the dense one, and what each of them holds. */
 #include "model/model.h"
 
+#include "artifact/kinds.h"
 #include "core/fs.h"
 #include "model/element.h"
 #include "model/model_internal.h"
@@ -12,6 +13,13 @@
 
 static const char kind_dense[] = "model.dense/1";
 static const char kind_masked[] = "model.masked/1";
+static const char kind_updated[] = "model.updated/1";
+static const char kind_quant[] = "model.quant/1";
+
+static bool is_kind(const struct espl_artifact *artifact, const char *kind)
+{
+    return strcmp(espl_artifact_kind(artifact), kind) == 0;
+}
 
 /* ---- descriptions ---- */
 
@@ -47,6 +55,12 @@ static enum espl_status parse_description(const struct espl_artifact *artifact, 
 
 /* ---- the model under a mask ---- */
 
+/* What an artifact does with its base model, for messages. */
+static const char *relation(const struct espl_artifact *artifact)
+{
+    return is_kind(artifact, kind_masked) ? "masks" : "builds on";
+}
+
 /* dir/name when there is such a file. */
 static bool try_path(const char *dir, const char *name, char out[ESPL_PATH_MAX])
 {
@@ -80,8 +94,8 @@ static enum espl_status find_base(const struct espl_artifact *artifact,
 
     if (key[0] == '\0' || strlen(key) >= ESPL_SHA256_HEX || strchr(key, '/') != NULL ||
         strlen(port) > 64 || strchr(port, '/') != NULL) {
-        return espl_fail(err, ESPL_E_CORRUPT, "'%s' does not say which model it masks",
-                         espl_artifact_path(artifact));
+        return espl_fail(err, ESPL_E_CORRUPT, "'%s' does not say which model it %s",
+                         espl_artifact_path(artifact), relation(artifact));
     }
     /* The only output of a stage has no port in its file name; which of the two this was is known
      * from what is there. */
@@ -96,8 +110,8 @@ static enum espl_status find_base(const struct espl_artifact *artifact,
             return espl_store_artifact_path(store, key, store_port, out, err);
         }
     }
-    (void)espl_fail(err, ESPL_E_NOTFOUND, "the model that '%s' masks is gone (key %.12s)",
-                    espl_artifact_path(artifact), key);
+    (void)espl_fail(err, ESPL_E_NOTFOUND, "the model that '%s' %s is gone (key %.12s)",
+                    espl_artifact_path(artifact), relation(artifact), key);
     return job[0] != '\0' ? espl_hint(err, "run job '%s' again to make it", job)
                           : espl_hint(err, "put its file, %s.h5, beside this one", key);
 }
@@ -130,9 +144,11 @@ static enum espl_status push_base(struct espl_model *model, const json_t *descri
     model->chain[model->chain_count++] = base;
     if (strcmp(espl_artifact_content_sha256(base), expected) != 0) {
         (void)espl_fail(err, ESPL_E_CORRUPT,
-                        "base model '%s' has content %.12s, but the masks were made for %.12s",
-                        path, espl_artifact_content_sha256(base), expected);
-        return espl_hint(err, "the base was made again with other content: prune it again too");
+                        "base model '%s' has content %.12s, but the %s were made for %.12s", path,
+                        espl_artifact_content_sha256(base),
+                        is_kind(top, kind_masked) ? "masks" : "weights", expected);
+        return espl_hint(err, "the base was made again with other content: %s it again too",
+                         is_kind(top, kind_quant) ? "quantise" : "prune");
     }
     return ESPL_OK;
 }
@@ -178,23 +194,62 @@ static enum espl_status check_mask(const struct espl_artifact *artifact,
     return ESPL_OK;
 }
 
+/* Looks from the top for the artifact that holds the values; masks above it apply. */
+static enum espl_status read_slot(const struct espl_model *model,
+                                  const struct espl_tensor_spec *spec, struct espl_model_slot *slot,
+                                  struct espl_error *err)
+{
+    const bool linear = spec->rank == 2;
+    for (size_t j = 0; j < model->chain_count; j++) {
+        const struct espl_artifact *artifact = model->chain[j];
+        const bool last = j + 1 == model->chain_count;
+        const bool codes = is_kind(artifact, kind_quant) && espl_quant_is_stored(artifact, spec);
+        const bool over = is_kind(artifact, kind_masked) || is_kind(artifact, kind_updated);
+        bool has = false;
+        if (linear && (over || codes)) {
+            const enum espl_status status = check_mask(artifact, spec, &has, err);
+            if (status != ESPL_OK) {
+                return status;
+            }
+        }
+        slot->masks = (uint16_t)(slot->masks | (has ? 1u << j : 0u));
+        slot->owner = (uint8_t)j;
+        if (codes) {
+            slot->quantised = true;
+            slot->dtype = ESPL_DTYPE_F32;
+            return ESPL_OK;
+        }
+        if (last ||
+            (is_kind(artifact, kind_updated) && espl_artifact_find(artifact, spec->path) != NULL)) {
+            return check_dense_tensor(artifact, spec, slot, err);
+        }
+    }
+    return ESPL_OK;
+}
+
 static enum espl_status read_slots(struct espl_model *model, struct espl_error *err)
 {
-    const struct espl_artifact *dense = model->chain[model->chain_count - 1];
     for (size_t i = 0; i < model->count; i++) {
-        const struct espl_tensor_spec *spec = &model->specs[i];
-        struct espl_model_slot *slot = &model->slots[i];
-        enum espl_status status = check_dense_tensor(dense, spec, slot, err);
-        for (size_t j = 0; status == ESPL_OK && j + 1 < model->chain_count; j++) {
-            bool has = false;
-            if (spec->rank == 2) {
-                status = check_mask(model->chain[j], spec, &has, err);
-            }
-            slot->masks = (uint16_t)(slot->masks | (has ? 1u << j : 0u));
-        }
+        const enum espl_status status = read_slot(model, &model->specs[i], &model->slots[i], err);
         if (status != ESPL_OK) {
             return status;
         }
+    }
+    return ESPL_OK;
+}
+
+/* May this artifact stand here in the chain? */
+static enum espl_status check_kind(const struct espl_model *model,
+                                   const struct espl_artifact *artifact, struct espl_error *err)
+{
+    const bool quant = is_kind(artifact, kind_quant);
+    if (!espl_kind_accepts(ESPL_MODEL_KINDS, espl_artifact_kind(artifact))) {
+        return espl_fail(err, ESPL_E_KIND, "'%s' is of kind %s, not a language model",
+                         espl_artifact_path(artifact), espl_artifact_kind(artifact));
+    }
+    if (quant && model->chain_count > 1) {
+        return espl_fail(err, ESPL_E_KIND, "'%s' is quantised; nothing can be built on it",
+                         espl_artifact_path(artifact));
     }
     return ESPL_OK;
 }
@@ -205,17 +260,20 @@ static enum espl_status open_chain(struct espl_model *model, const struct espl_s
 {
     for (;;) {
         const struct espl_artifact *artifact = model->chain[model->chain_count - 1];
-        const char *kind = espl_artifact_kind(artifact);
-        const bool dense = strcmp(kind, kind_dense) == 0;
+        const bool dense = is_kind(artifact, kind_dense);
         json_t *description = NULL;
 
-        if (!dense && strcmp(kind, kind_masked) != 0) {
-            return espl_fail(err, ESPL_E_KIND, "'%s' is of kind %s, not a language model",
-                             espl_artifact_path(artifact), kind);
+        enum espl_status status = check_kind(model, artifact, err);
+        if (status == ESPL_OK) {
+            status = parse_description(artifact, &description, err);
         }
-        enum espl_status status = parse_description(artifact, &description, err);
         if (status == ESPL_OK && model->chain_count == 1) {
             status = espl_model_config_from_description(description, &model->config, err);
+        }
+        if (status == ESPL_OK && is_kind(artifact, kind_quant)) {
+            model->is_quantised = true;
+            status = espl_quant_scheme_from_json(json_object_get(description, "quantisation"),
+                                                 &model->scheme, err);
         }
         if (status == ESPL_OK && !dense) {
             status = push_base(model, description, store, err);
@@ -262,6 +320,7 @@ void espl_model_close(struct espl_model *model)
     for (size_t i = 1; i < model->chain_count; i++) {
         espl_artifact_close(model->chain[i]);
     }
+    espl_quant_linear_free(&model->cached);
     free(model->specs);
     free(model->slots);
     free(model->raw);
@@ -307,4 +366,14 @@ enum espl_dtype espl_model_dtype(const struct espl_model *model,
 bool espl_model_has_mask(const struct espl_model *model, const struct espl_tensor_spec *spec)
 {
     return model->slots[spec - model->specs].masks != 0;
+}
+
+const struct espl_quant_scheme *espl_model_quant_scheme(const struct espl_model *model)
+{
+    return model->is_quantised ? &model->scheme : NULL;
+}
+
+bool espl_model_is_quantised(const struct espl_model *model, const struct espl_tensor_spec *spec)
+{
+    return model->slots[spec - model->specs].quantised;
 }

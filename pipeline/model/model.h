@@ -1,6 +1,7 @@
 /* One view of a model whatever its storage: dense artifact, dense by reference to safetensors
- * files, or mask over another model artifact. Readers ask for tensors by name or role; masks are
- * applied on the way. Weights stay on disk; a read brings the rows that were asked for. */
+ * files, or masks, changed weights or integer codes over another model artifact. Readers ask for
+ * tensors by name or role; masks are applied and codes multiplied by their scales on the way.
+ * Weights stay on disk; a read brings the rows that were asked for. */
 #ifndef ESPL_MODEL_MODEL_H
 #define ESPL_MODEL_MODEL_H
 
@@ -12,7 +13,9 @@
 struct espl_model;
 
 /** Kinds a port that takes any language model accepts. Later kinds are added here. */
-#define ESPL_MODEL_KINDS "model.dense/1|model.masked/1"
+#define ESPL_MODEL_KINDS "model.dense/1|model.masked/1|model.updated/1|model.quant/1"
+/** The same without quantised ones: what pruning and quantisation can still change. */
+#define ESPL_MODEL_FLOAT_KINDS "model.dense/1|model.masked/1|model.updated/1"
 
 /** Opens the view. artifact: borrowed, must outlive the model. store: where the model that a mask
  * points to is looked up by key (first beside the artifact's own file); NULL allowed for dense
@@ -50,9 +53,10 @@ enum espl_status espl_model_read_raw(struct espl_model *model, const struct espl
                                      uint64_t row, uint64_t rows, void *dst, size_t dst_bytes,
                                      struct espl_error *err);
 
-/** Starts a masked model: creates its description from the base (config, parent content hash, a
- *  "pruning" object given by the caller) and attributes (parent_key). The caller then writes masks
- * with espl_model_write_mask(). pruning: borrowed. */
+/** Starts a masked model, or one of changed weights (which the caller then writes at their own
+ *  paths): creates its description from the base (config, parent content hash, a "pruning" object
+ *  given by the caller) and attributes (parent_key). The caller then writes masks with
+ *  espl_model_write_mask(). pruning: borrowed. */
 enum espl_status espl_model_begin_masked(struct espl_artifact *output,
                                          const struct espl_model *base, const json_t *pruning,
                                          struct espl_error *err);

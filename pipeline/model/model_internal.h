@@ -3,6 +3,7 @@
 #define ESPL_MODEL_MODEL_INTERNAL_H
 
 #include "model/model.h"
+#include "model/quantised.h"
 
 enum {
     /* Masked models over masked models over ... a dense one: a bit each in a 16-bit word. */
@@ -14,12 +15,14 @@ enum {
 /** What is known of one tensor beside its spec. */
 struct espl_model_slot {
     enum espl_dtype dtype;
-    uint16_t masks; /* bit i: chain[i] has a mask for it */
+    uint16_t masks; /* bit i: chain[i] has a mask that applies to it */
+    uint8_t owner;  /* chain[owner] holds the values */
+    bool quantised; /* as integer codes */
 };
 
 struct espl_model {
-    /* chain[0] is the artifact given to open (borrowed); the last one is dense, all between are
-     * masks over the next one. */
+    /* chain[0] is the artifact given to open (borrowed); the last one is dense; every other one
+     * holds masks, changed weights or, only the first, codes over the next one. */
     struct espl_artifact *chain[ESPL_MODEL_MAX_CHAIN];
     size_t chain_count;
     struct espl_model_config config;
@@ -30,11 +33,18 @@ struct espl_model {
     size_t raw_bytes;
     uint8_t *mask;
     size_t mask_bytes;
+    bool is_quantised; /* chain[0] is */
+    struct espl_quant_scheme scheme;
+    struct espl_quant_linear cached; /* with its mask; read last */
+    const struct espl_tensor_spec *cached_spec;
 };
 
 /** Path of a weight's mask: "/layers/003/self_attn.q_proj/mask". */
 void espl_model_mask_path(const struct espl_tensor_spec *weight, char out[ESPL_TENSOR_PATH]);
 /** Info of a mask dataset for this weight. */
 struct espl_tensor_info espl_model_mask_info(const struct espl_tensor_spec *weight);
+/** Does the artifact hold codes of this weight? */
+bool espl_quant_is_stored(const struct espl_artifact *artifact,
+                          const struct espl_tensor_spec *weight);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writing masked models: a description that names the base, and one mask dataset a linear. */
+/* Writing models that stand on another one: a description that names the base; mask datasets. */
 #include "core/checked.h"
 #include "model/model_internal.h"
 
@@ -25,9 +25,10 @@ struct espl_tensor_info espl_model_mask_info(const struct espl_tensor_spec *weig
     return info;
 }
 
-enum espl_status espl_model_begin_masked(struct espl_artifact *output,
-                                         const struct espl_model *base, const json_t *pruning,
-                                         struct espl_error *err)
+/* Description with `members` beside what every model has, and the reference to the base.
+ * members: borrowed. */
+static enum espl_status begin_over(struct espl_artifact *output, const struct espl_model *base,
+                                   const json_t *members, struct espl_error *err)
 {
     const struct espl_artifact *parent = base->chain[0];
     const char *key = espl_artifact_attribute(parent, "key");
@@ -39,9 +40,9 @@ enum espl_status espl_model_begin_masked(struct espl_artifact *output,
     (void)json_object_set_new(reference, "content_sha256",
                               json_string(espl_artifact_content_sha256(parent)));
     (void)json_object_set_new(description, "base", reference);
-    (void)json_object_set(description, "pruning", (json_t *)pruning); /* only counted and read */
+    (void)json_object_update(description, (json_t *)members); /* only counted and read */
     text = json_dumps(description, JSON_COMPACT | JSON_SORT_KEYS);
-    if (text == NULL) {
+    if (text == NULL || members == NULL) {
         status = espl_fail(err, ESPL_E_NOMEM, "out of memory for a model description");
         goto cleanup;
     }
@@ -62,6 +63,29 @@ enum espl_status espl_model_begin_masked(struct espl_artifact *output,
 cleanup:
     free(text);
     json_decref(description);
+    return status;
+}
+
+enum espl_status espl_model_begin_masked(struct espl_artifact *output,
+                                         const struct espl_model *base, const json_t *pruning,
+                                         struct espl_error *err)
+{
+    json_t *members = json_pack("{s:O}", "pruning", (json_t *)pruning);
+    const enum espl_status status = begin_over(output, base, members, err);
+    json_decref(members);
+    return status;
+}
+
+enum espl_status espl_model_begin_quantised(struct espl_artifact *output,
+                                            const struct espl_model *base,
+                                            const json_t *quantisation, struct espl_error *err)
+{
+    json_t *own = json_loads(espl_artifact_description(base->chain[0]), 0, NULL);
+    json_t *members = json_pack("{s:O, s:O*}", "quantisation", (json_t *)quantisation, "pruning",
+                                json_object_get(own, "pruning"));
+    const enum espl_status status = begin_over(output, base, members, err);
+    json_decref(members);
+    json_decref(own);
     return status;
 }
 

@@ -1,4 +1,5 @@
-/* Reads of the model view: rows from the dense artifact, masks of all levels on the way. */
+/* Reads of the model view: rows from the artifact that holds them, masks of all levels on the way;
+ * integer codes become float32 in the original order. */
 #include "core/checked.h"
 #include "model/element.h"
 #include "model/model_internal.h"
@@ -63,17 +64,63 @@ static enum espl_status read_level(struct espl_model *model, size_t level,
                                    (size_t)rows * mask_stride(spec->shape[1]), err);
 }
 
+/* ---- quantised weights ---- */
+
+/* Pieces of one matrix are read one after the other, so the last one read is kept. */
+static enum espl_status cache_linear(struct espl_model *model, const struct espl_tensor_spec *spec,
+                                     struct espl_error *err)
+{
+    if (model->cached_spec == spec) {
+        return ESPL_OK;
+    }
+    espl_quant_linear_free(&model->cached);
+    model->cached_spec = NULL;
+    const enum espl_status status =
+        espl_quant_linear_read(model, spec->layer, spec->role, true, &model->cached, err);
+    if (status == ESPL_OK) {
+        model->cached_spec = spec;
+    }
+    return status;
+}
+
+static enum espl_status read_quantised(struct espl_model *model,
+                                       const struct espl_tensor_spec *spec, uint64_t row,
+                                       uint64_t rows, float *dst, struct espl_error *err)
+{
+    const enum espl_status status = cache_linear(model, spec, err);
+    return status == ESPL_OK
+               ? espl_quant_linear_dequantise(&model->cached, (size_t)row, (size_t)rows, dst, err)
+               : status;
+}
+
+static enum espl_status read_quantised_mask(struct espl_model *model,
+                                            const struct espl_tensor_spec *spec, uint64_t row,
+                                            uint64_t rows, uint8_t *mask, struct espl_error *err)
+{
+    const enum espl_status status = cache_linear(model, spec, err);
+    if (status == ESPL_OK) {
+        espl_quant_linear_original_mask(&model->cached, (size_t)row, (size_t)rows, mask);
+    }
+    return status;
+}
+
+/* ---- reading ---- */
+
 /* A weight is kept when every level keeps it. */
 enum espl_status espl_model_read_mask(struct espl_model *model, const struct espl_tensor_spec *spec,
                                       uint64_t row, uint64_t rows, uint8_t *mask,
                                       struct espl_error *err)
 {
-    const uint16_t levels = model->slots[spec - model->specs].masks;
+    const struct espl_model_slot *slot = &model->slots[spec - model->specs];
+    const uint16_t levels = slot->masks;
     const size_t bytes = (size_t)rows * mask_stride(spec->shape[1]);
     uint8_t *other = NULL;
     bool have = false;
     enum espl_status status = check_rows(spec, row, rows, err);
 
+    if (status != ESPL_OK || slot->quantised) {
+        return status == ESPL_OK ? read_quantised_mask(model, spec, row, rows, mask, err) : status;
+    }
     for (size_t level = 0; status == ESPL_OK && level + 1 < model->chain_count; level++) {
         if (((levels >> level) & 1u) == 0) {
             continue;
@@ -139,8 +186,12 @@ static enum espl_status read_piece(struct espl_model *model, const struct espl_t
                                    uint64_t row, uint64_t rows, void *dst, struct espl_error *err)
 {
     const size_t bytes = (size_t)rows * row_bytes(model, spec);
-    enum espl_status status = espl_artifact_read_rows(model->chain[model->chain_count - 1],
-                                                      spec->path, row, rows, dst, bytes, err);
+    const struct espl_model_slot *slot = &model->slots[spec - model->specs];
+    if (slot->quantised) {
+        return read_quantised(model, spec, row, rows, dst, err);
+    }
+    enum espl_status status =
+        espl_artifact_read_rows(model->chain[slot->owner], spec->path, row, rows, dst, bytes, err);
     if (status == ESPL_OK && espl_model_has_mask(model, spec)) {
         status = apply_masks(model, spec, row, rows, dst, err);
     }
