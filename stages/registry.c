@@ -6,15 +6,13 @@ extern const struct espl_stage espl_stage_import;
 extern const struct espl_stage espl_stage_tokens;
 extern const struct espl_stage espl_stage_wanda_prune;
 extern const struct espl_stage espl_stage_magnitude_prune;
+extern const struct espl_stage espl_stage_sparsegpt_prune;
+extern const struct espl_stage espl_stage_atom_quantize;
 extern const struct espl_stage espl_stage_evaluate;
 extern const struct espl_stage espl_stage_export;
 
 const struct espl_stage *const espl_stages[] = {
-    &espl_stage_import,
-    &espl_stage_tokens,
-    &espl_stage_wanda_prune,
-    &espl_stage_magnitude_prune,
-    &espl_stage_evaluate,
-    &espl_stage_export,
-    NULL,
+    &espl_stage_import,          &espl_stage_tokens,          &espl_stage_wanda_prune,
+    &espl_stage_magnitude_prune, &espl_stage_sparsegpt_prune, &espl_stage_atom_quantize,
+    &espl_stage_evaluate,        &espl_stage_export,          NULL,
 };

@@ -122,7 +122,7 @@ static void share_cell(struct espl_table *table, bool counted, uint64_t kept, ui
 static void type_cells(struct espl_table *table, const struct espl_inspect_layers *layers,
                        const struct espl_inspect_layer *layer)
 {
-    if (layer->quantised == NULL) {
+    if (layer->quantised == NULL || layers->scheme == NULL) {
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", espl_dtype_name(layer->dtype));
         if (layers->scheme != NULL) {
             espl_table_cell(table, ESPL_STYLE_DIM, "-");
@@ -234,7 +234,7 @@ json_t *espl_inspect_layers_json(const struct espl_inspect_layers *layers)
             (void)json_object_set_new(item, layers->stats ? "nonzero" : "kept",
                                       json_integer((json_int_t)layer->kept));
         }
-        if (layer->quantised != NULL) {
+        if (layer->quantised != NULL && layers->scheme != NULL) {
             (void)json_object_update_new(
                 item,
                 json_pack("{s:I, s:I, s:I, s:I}", "bits", (json_int_t)layers->scheme->weight_bits,

@@ -1,0 +1,115 @@
+#include "stages/calibration/hessians.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* x is searched only when a sum went wrong. */
+static enum espl_status fail_activation(const struct espl_chains *chains, uint64_t layer,
+                                        enum espl_role role, const float *x, size_t tokens_total,
+                                        size_t in, struct espl_error *err)
+{
+    const size_t count = tokens_total * in;
+    size_t bad = count;
+    const enum espl_status status =
+        espl_backend_ops(chains->backend)->find_nonfinite(chains->backend, count, x, &bad, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    const size_t token = bad / in;
+    espl_fail(err, ESPL_E_NUMERIC,
+              "activation at the input of '%s' (layer %" PRIu64 ") is not finite: channel %zu, "
+              "calibration window %" PRIu64 ", token %zu",
+              espl_role_name(role), layer, bad % in,
+              chains->first_window + token / chains->windows->tokens,
+              token % chains->windows->tokens);
+    return espl_hint(err, "check the model: run 'evaluate' on the input of this stage");
+}
+
+enum espl_status espl_moments_observe(void *user, const enum espl_role *roles, size_t role_count,
+                                      const float *x, size_t tokens_total, size_t in,
+                                      struct espl_error *err)
+{
+    struct espl_moments *moments = user;
+    struct espl_backend *backend = moments->chains->backend;
+    const enum espl_quant_site site = espl_quant_site_of(roles[0]);
+    (void)role_count;
+    if (moments->sums[site] == NULL) {
+        moments->sums[site] = calloc(in, sizeof(double));
+        moments->widths[site] = in;
+    }
+    double *sums = moments->sums[site];
+    if (sums == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for %zu sums", in);
+    }
+    const enum espl_status status =
+        espl_backend_ops(backend)->column_sumsq(backend, tokens_total, in, x, sums, err);
+    for (size_t channel = 0; channel < in && status == ESPL_OK; channel++) {
+        if (!isfinite(sums[channel])) {
+            return fail_activation(moments->chains, moments->layer, roles[0], x, tokens_total, in,
+                                   err);
+        }
+    }
+    return status;
+}
+
+void espl_moments_reset(struct espl_moments *moments, uint64_t layer)
+{
+    moments->layer = layer;
+    for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
+        if (moments->sums[site] != NULL) {
+            memset(moments->sums[site], 0, moments->widths[site] * sizeof(double));
+        }
+    }
+}
+
+void espl_moments_free(struct espl_moments *moments)
+{
+    for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
+        free(moments->sums[site]);
+        moments->sums[site] = NULL;
+    }
+}
+
+enum espl_status espl_hessians_observe(void *user, const enum espl_role *roles, size_t role_count,
+                                       const float *x, size_t tokens_total, size_t in,
+                                       struct espl_error *err)
+{
+    struct espl_hessians *hessians = user;
+    const struct espl_chains *chains = hessians->chains;
+    const enum espl_quant_site site = espl_quant_site_of(roles[0]);
+    const size_t tokens = chains->windows->tokens;
+    enum espl_status status = ESPL_OK;
+    (void)role_count;
+    if (!hessians->wanted[site]) {
+        return ESPL_OK;
+    }
+    if (hessians->sites[site] == NULL) {
+        status = espl_hessian_create(in, &hessians->sites[site], err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_hessian_add(hessians->sites[site], chains->backend, tokens_total / tokens,
+                                  tokens, x, err);
+    }
+    return status == ESPL_OK ? status
+                             : espl_context(err, "in the input of '%s' of layer %" PRIu64,
+                                            espl_role_name(roles[0]), hessians->layer);
+}
+
+void espl_hessians_free(struct espl_hessians *hessians)
+{
+    for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
+        espl_hessian_destroy(hessians->sites[site]);
+        hessians->sites[site] = NULL;
+    }
+}
+
+uint64_t espl_hessians_bytes(const struct espl_model_config *config)
+{
+    const uint64_t query = config->heads * config->head_dim;
+    const uint64_t widest = config->ffn > query ? config->ffn : query;
+    const uint64_t most = widest > config->hidden ? widest : config->hidden;
+    return 2 * espl_hessian_bytes((size_t)config->hidden) + espl_hessian_bytes((size_t)query) +
+           espl_hessian_bytes((size_t)config->ffn) + 3 * most * most * sizeof(double);
+}

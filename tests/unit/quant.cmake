@@ -1,0 +1,6 @@
+espl_unit_test(test_codes LINK espl_core)
+espl_unit_test(test_quantiser LINK espl_stages)
+espl_unit_test(test_channel_order LINK espl_stages)
+espl_unit_test(test_gptq LINK espl_stages SOURCES quant_oracle.c)
+espl_unit_test(test_sparsegpt LINK espl_stages SOURCES quant_oracle.c)
+espl_unit_test(test_quant_golden LINK espl_stages SOURCES quant_oracle.c golden_data.c)
