@@ -140,9 +140,10 @@ static enum espl_status read_scales(const struct source *source, const char *par
     const struct espl_tensor_info info = plain_info(path, ESPL_DTYPE_F32, rows, cols);
     const enum espl_status status = read_part(source, &info, &data, err);
     *scales = data;
-    return status != ESPL_OK
-               ? status
-               : check_scales(*scales, (size_t)rows * (size_t)(cols > 0 ? cols : 1), path, err);
+    if (status != ESPL_OK || data == NULL) {
+        return status;
+    }
+    return check_scales(*scales, (size_t)rows * (size_t)(cols > 0 ? cols : 1), path, err);
 }
 
 /* An order is an index into other arrays, so it is checked before anyone uses it. */
@@ -158,7 +159,7 @@ static enum espl_status read_order(const struct source *source, enum espl_quant_
     const struct espl_tensor_info info = plain_info(path, ESPL_DTYPE_I32, count, 0);
     const enum espl_status status = read_part(source, &info, &data, err);
     *order = data;
-    if (status != ESPL_OK) {
+    if (status != ESPL_OK || data == NULL) {
         return status;
     }
     bool *seen = calloc(count + 1, sizeof *seen);

@@ -146,7 +146,7 @@ int8_t espl_quantise_value(float w, float scale, unsigned bits)
 
 static bool kept(const uint8_t *mask, size_t stride, size_t row, size_t column)
 {
-    return mask == NULL || ((mask[row * stride + column / 8] >> (column % 8)) & 1u) != 0;
+    return mask == NULL || (((uint32_t)mask[row * stride + column / 8] >> (column % 8)) & 1u) != 0;
 }
 
 /* One run of columns of one row. */
