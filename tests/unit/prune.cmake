@@ -5,7 +5,8 @@ espl_unit_test(test_hidden_states LINK espl_stages SOURCES prune_fixture.c)
 espl_unit_test(test_prune_stages LINK espl_stages SOURCES prune_fixture.c)
 espl_unit_test(test_prune_golden LINK espl_stages TIMEOUT 600
                SOURCES prune_golden.c prune_fixture.c golden_data.c)
-espl_unit_test(test_prune_golden_shared LINK espl_stages TIMEOUT 900
+# `plain`: the same code as test_prune_golden on more data; too long under the sanitizers.
+espl_unit_test(test_prune_golden_shared LINK espl_stages TIMEOUT 900 LABELS unit plain
                SOURCES prune_golden.c prune_fixture.c golden_data.c)
 espl_unit_test(test_prune_golden_full LINK espl_stages TIMEOUT 3600 LABELS slow
                SOURCES prune_golden.c prune_fixture.c golden_data.c)

@@ -182,6 +182,40 @@ static void test_plan__errors_point_at_the_parameter(void **state)
     free_planned(&planned);
 }
 
+static void test_plan__sizes_are_numbers_or_auto(void **state)
+{
+    (void)state;
+    struct planned planned;
+    const struct espl_model_config config = wide_config();
+    plan_text(&planned, &config,
+              "  - id: a\n" /* line 4 */
+              "    use: atom-quantize\n"
+              "    in: {model: M, tokens: T}\n"
+              "    with: {group_size: auto, outlier_channels: 64}\n");
+    expect_clean(&planned);
+    assert_non_null(strstr(planned.plan->stages[0].estimate.note,
+                           "256 columns: 64 outliers, groups of 64; 320 columns: 64 outliers, "
+                           "groups of 128"));
+    free_planned(&planned);
+    plan_text(&planned, &config,
+              "  - id: a\n"
+              "    use: atom-quantize\n"
+              "    in: {model: M, tokens: T}\n"
+              "    with: {group_size: wide}\n");
+    expect_error(&planned, 0, 7,
+                 "'group_size' must be an integer from 0 to 65536 or auto, got text 'wide'",
+                 "for example");
+    free_planned(&planned);
+    plan_text(&planned, &config,
+              "  - id: a\n"
+              "    use: atom-quantize\n"
+              "    in: {model: M, tokens: T}\n"
+              "    with: {outlier_channels: -1}\n");
+    expect_error(&planned, 0, 7,
+                 "'outlier_channels' must be an integer from 0 to 65536 or auto, got -1", "");
+    free_planned(&planned);
+}
+
 static void test_plan__a_reorder_of_windows_is_refused(void **state)
 {
     (void)state;
@@ -251,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__auto_sizes_by_width),
         cmocka_unit_test(test_plan__errors_point_at_the_parameter),
+        cmocka_unit_test(test_plan__sizes_are_numbers_or_auto),
         cmocka_unit_test(test_plan__a_reorder_of_windows_is_refused),
         cmocka_unit_test(test_plan__quantised_models_are_the_end),
     };
