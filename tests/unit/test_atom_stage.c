@@ -31,6 +31,17 @@ static struct espl_model_config post_norm_config(void)
     return config;
 }
 
+/* Odd rows, heads of 7: the last row of every matrix has scales of its own. */
+static struct espl_model_config odd_config(void)
+{
+    struct espl_model_config config = prune_opt_config();
+    config.hidden = 21;
+    config.embed_dim = 21;
+    config.head_dim = 7;
+    config.ffn = 33;
+    return config;
+}
+
 static void open_fixture(struct prune_fixture *fixture, const struct espl_model_config *config,
                          prune_edit_fn edit)
 {
@@ -215,12 +226,13 @@ static void test_evaluation__integers_equal_the_simulation(void **state)
 {
     (void)state;
     const struct espl_model_config configs[] = {prune_llama_config(), prune_opt_config(),
-                                                post_norm_config()};
+                                                post_norm_config(), odd_config()};
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         struct prune_fixture fixture;
         struct rebuild rebuild = {0};
-        const struct espl_atom_params params = quant_atom_params();
+        struct espl_atom_params params = quant_atom_params();
         size_t count = 0;
+        params.outlier_channels = configs[i].hidden % 2 == 0 ? 8 : 5;
         open_fixture(&fixture, &configs[i], NULL);
         quant_run(&fixture, &espl_stage_atom_quantize, &params, 'c', 'a', NULL);
         prune_open(&fixture, 'c', &rebuild.artifact, &rebuild.model);
