@@ -1,0 +1,2 @@
+export ESPALIER_CACHE=cache
+espalier fetch wikitxt2
