@@ -10,6 +10,7 @@
 struct espl_evaluate_params {
     int64_t sequence_length; /* 0 = choose */
     int64_t windows;         /* 0 = all */
+    int64_t images;          /* 0 = all */
 };
 
 /** What the description of a tokens artifact says; 0 = not known (yet). */

@@ -1,12 +1,10 @@
-/* evaluate: perplexity of a model over a text, and its divergence from a base model. */
+/* evaluate: perplexity of a language model over a text, accuracy of an image model on pictures, and
+ * the divergence from a base model. */
 #include "engine/stage.h"
-#include "core/checked.h"
-#include "eval/perplexity.h"
-#include "stages/evaluate/evaluate_metrics.h"
-#include "stages/evaluate/evaluate_windows.h"
+#include "stages/calibration/input_choice.h"
+#include "stages/evaluate/evaluate_images.h"
+#include "stages/evaluate/evaluate_text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct espl_param params_table[] = {
@@ -26,16 +24,31 @@ static const struct espl_param params_table[] = {
      .min = 0.0,
      .max = 1e9,
      .offset = offsetof(struct espl_evaluate_params, windows)},
+    {.name = "images",
+     .help = "how many pictures from the start; 0 = all",
+     .unit = "images",
+     .type = ESPL_PARAM_INT,
+     .default_text = "0",
+     .min = 0.0,
+     .max = 1e9,
+     .offset = offsetof(struct espl_evaluate_params, images)},
     {.name = NULL},
 };
 
 static const struct espl_port inputs_table[] = {
     {.name = "model", .kind = ESPL_MODEL_KINDS, .help = "the model to evaluate"},
-    {.name = "tokens", .kind = "tokens/1", .help = "a whole text, or windows"},
+    {.name = "tokens",
+     .kind = "tokens/1",
+     .flags = ESPL_PORT_OPTIONAL,
+     .help = "for a language model: a whole text, or windows"},
+    {.name = "images",
+     .kind = "images/1",
+     .flags = ESPL_PORT_OPTIONAL,
+     .help = "for an image model: pictures with labels"},
     {.name = "base",
      .kind = ESPL_MODEL_KINDS,
      .flags = ESPL_PORT_OPTIONAL,
-     .help = "model to compare with: perplexity_base, perplexity_ratio and kl"},
+     .help = "model to compare with: perplexity_base or top1_base, and kl"},
     {.name = NULL},
 };
 
@@ -55,6 +68,23 @@ static enum espl_status plan_config(const struct espl_plan_ctx *ctx, const char 
     return *known ? espl_model_config_from_description(description, config, err) : ESPL_OK;
 }
 
+static enum espl_status check_base(const struct espl_model_config *config,
+                                   const struct espl_model_config *base, struct espl_error *err)
+{
+    if (base == NULL || base->vocab == config->vocab) {
+        return ESPL_OK;
+    }
+    if (espl_model_config_is_vision(config)) {
+        espl_fail(err, ESPL_E_KIND, "the base model has %llu classes, the model has %llu",
+                  (unsigned long long)base->vocab, (unsigned long long)config->vocab);
+    } else {
+        espl_fail(err, ESPL_E_KIND,
+                  "the base model has a vocabulary of %llu, the model one of %llu",
+                  (unsigned long long)base->vocab, (unsigned long long)config->vocab);
+    }
+    return espl_blame(err, "input:base");
+}
+
 static enum espl_status evaluate_plan(struct espl_plan_ctx *ctx, const void *params,
                                       struct espl_estimate *est, struct espl_error *err)
 {
@@ -62,8 +92,6 @@ static enum espl_status evaluate_plan(struct espl_plan_ctx *ctx, const void *par
     const struct espl_evaluate_params *asked = params;
     struct espl_model_config config;
     struct espl_model_config base;
-    struct espl_evaluate_tokens tokens;
-    struct espl_evaluate_windows windows;
     bool known = false;
     bool base_known = false;
     est->output_bytes = OUTPUT_BYTES;
@@ -71,48 +99,22 @@ static enum espl_status evaluate_plan(struct espl_plan_ctx *ctx, const void *par
     if (status == ESPL_OK) {
         status = plan_config(ctx, "base", &base, &base_known, err);
     }
+    if (status == ESPL_OK) {
+        status = espl_input_choice_plan(ctx, "evaluate", known ? &config : NULL, err);
+    }
+    if (status == ESPL_OK && known) {
+        status = check_base(&config, base_known ? &base : NULL, err);
+    }
     if (status != ESPL_OK || !known) {
         return status;
     }
-    if (base_known && base.vocab != config.vocab) {
-        espl_fail(err, ESPL_E_KIND,
-                  "the base model has a vocabulary of %llu, the model one of %llu",
-                  (unsigned long long)base.vocab, (unsigned long long)config.vocab);
-        return espl_blame(err, "input:base");
-    }
-    espl_evaluate_read_tokens(espl_plan_input(ctx, "tokens"), &tokens);
-    status = espl_evaluate_choose_windows(&config, &tokens, (uint64_t)asked->sequence_length,
-                                          (uint64_t)asked->windows, &windows, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    if (windows.windows == 0) {
-        (void)snprintf(est->note, sizeof est->note, "windows of %llu tokens",
-                       (unsigned long long)windows.sequence_length);
-        return ESPL_OK;
-    }
-    const size_t length = (size_t)windows.sequence_length;
-    est->host_bytes =
-        espl_perplexity_bytes(&config, base_known ? &base : NULL, windows.windows, length) +
-        windows.windows * windows.sequence_length * sizeof(int32_t);
-    est->flop = (double)windows.windows * espl_forward_flop(&config, length);
-    if (base_known) {
-        est->flop += (double)windows.windows * espl_forward_flop(&base, length);
-    }
-    (void)snprintf(est->note, sizeof est->note, "%llu windows of %llu tokens",
-                   (unsigned long long)windows.windows,
-                   (unsigned long long)windows.sequence_length);
-    return ESPL_OK;
+    return espl_model_config_is_vision(&config)
+               ? espl_evaluate_plan_images(ctx, &config, base_known ? &base : NULL,
+                                           (uint64_t)asked->images, est, err)
+               : espl_evaluate_plan_text(ctx, &config, base_known ? &base : NULL, asked, est, err);
 }
 
 /* ---- run ---- */
-
-static bool report_window(void *user, uint64_t done, uint64_t total)
-{
-    struct espl_stage_ctx *ctx = user;
-    espl_ctx_progress(ctx, done, total, "window");
-    return !espl_ctx_cancelled(ctx);
-}
 
 static enum espl_status open_port(struct espl_stage_ctx *ctx, const char *port,
                                   struct espl_model **model, struct espl_error *err)
@@ -128,53 +130,6 @@ static enum espl_status open_port(struct espl_stage_ctx *ctx, const char *port,
     return status;
 }
 
-/* Chooses the windows and reads their ids. *ids: malloc'ed. */
-static enum espl_status read_windows(struct espl_stage_ctx *ctx,
-                                     const struct espl_evaluate_params *asked,
-                                     const struct espl_model_config *config,
-                                     struct espl_evaluate_windows *windows, int32_t **ids,
-                                     struct espl_error *err)
-{
-    static const char path[] = "/tokens/ids";
-    struct espl_artifact *artifact = espl_ctx_input(ctx, "tokens");
-    const struct espl_tensor_info *info = espl_artifact_find(artifact, path);
-    struct espl_evaluate_tokens tokens;
-    json_t *description = json_loads(espl_artifact_description(artifact), 0, NULL);
-    size_t count = 0;
-    size_t bytes = 0;
-    espl_evaluate_read_tokens(description, &tokens);
-    json_decref(description);
-    if (info == NULL || info->dtype != ESPL_DTYPE_I32 ||
-        info->rank != (tokens.windows > 0 ? 2u : 1u)) {
-        return espl_fail(err, ESPL_E_CORRUPT, "'%s' is not an array of token ids as described",
-                         path);
-    }
-    /* The data decide; the description is what plan had to go by. */
-    tokens.count = info->shape[0] * (info->rank == 2 ? info->shape[1] : 1);
-    if (info->rank == 2) {
-        tokens.windows = info->shape[0];
-        tokens.sequence_length = info->shape[1];
-    }
-    enum espl_status status = espl_evaluate_choose_windows(
-        config, &tokens, (uint64_t)asked->sequence_length, (uint64_t)asked->windows, windows, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    if (windows->windows == 0) {
-        return espl_fail(err, ESPL_E_KIND, "the tokens are empty");
-    }
-    if (!espl_mul_size((size_t)windows->windows, (size_t)windows->sequence_length, &count) ||
-        !espl_mul_size(count, sizeof **ids, &bytes)) {
-        return espl_fail(err, ESPL_E_NOMEM, "too many tokens for this machine");
-    }
-    *ids = malloc(bytes);
-    if (*ids == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "out of memory for %zu token ids", count);
-    }
-    const uint64_t rows = info->rank == 2 ? windows->windows : count;
-    return espl_artifact_read_rows(artifact, path, 0, rows, *ids, bytes, err);
-}
-
 /* Backend of the job's device. The forward pass runs on the CPU only. */
 static enum espl_status open_backend(struct espl_stage_ctx *ctx, struct espl_backend **backend,
                                      struct espl_error *err)
@@ -188,87 +143,29 @@ static enum espl_status open_backend(struct espl_stage_ctx *ctx, struct espl_bac
     return espl_backend_open("cpu", 0, backend, err);
 }
 
-static enum espl_status report(struct espl_stage_ctx *ctx, const struct espl_perplexity *result,
-                               uint64_t sequence_length, bool compared, struct espl_error *err)
-{
-    struct espl_named_value values[8];
-    size_t count = 0;
-    if (compared) {
-        values[count++] = (struct espl_named_value){"kl", result->kl};
-    }
-    values[count++] = (struct espl_named_value){"mean_nll", result->mean_nll};
-    values[count++] = (struct espl_named_value){"perplexity", result->perplexity};
-    if (compared) {
-        values[count++] = (struct espl_named_value){"perplexity_base", result->perplexity_base};
-        values[count++] = (struct espl_named_value){"perplexity_ratio",
-                                                    result->perplexity / result->perplexity_base};
-    }
-    values[count++] = (struct espl_named_value){"sequence_length", (double)sequence_length};
-    values[count++] = (struct espl_named_value){"tokens", (double)result->tokens};
-    values[count++] = (struct espl_named_value){"windows", (double)result->windows};
-    const struct espl_named_value rates[] = {
-        {"gflops", result->flop / result->seconds * 1e-9},
-        {"seconds", result->seconds},
-        {"tokens_per_second", (double)result->tokens / result->seconds},
-    };
-    enum espl_status status =
-        espl_evaluate_write_metrics(espl_ctx_output(ctx, "metrics"), values, count, err);
-    for (size_t i = 0; status == ESPL_OK && i < count; i++) {
-        status = espl_ctx_metric(ctx, values[i].name, values[i].value, false, err);
-    }
-    for (size_t i = 0; status == ESPL_OK && i < sizeof rates / sizeof rates[0]; i++) {
-        status = espl_ctx_metric(ctx, rates[i].name, rates[i].value, true, err);
-    }
-    return status;
-}
-
 static enum espl_status evaluate_run(struct espl_stage_ctx *ctx, const void *params,
                                      struct espl_error *err)
 {
+    const struct espl_evaluate_params *asked = params;
     struct espl_model *model = NULL;
     struct espl_model *base = NULL;
     struct espl_backend *backend = NULL;
-    struct espl_evaluate_windows windows = {0};
-    struct espl_perplexity result;
-    int32_t *ids = NULL;
     enum espl_status status = open_port(ctx, "model", &model, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        status = open_port(ctx, "base", &base, err);
     }
-    const struct espl_model_config *config = espl_model_get_config(model);
-    status = open_port(ctx, "base", &base, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        status = espl_input_choice_run(ctx, espl_model_get_config(model), err);
     }
-    status = read_windows(ctx, params, config, &windows, &ids, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        status = open_backend(ctx, &backend, err);
     }
-    status = open_backend(ctx, &backend, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        status =
+            espl_model_config_is_vision(espl_model_get_config(model))
+                ? espl_evaluate_run_images(ctx, model, base, backend, (uint64_t)asked->images, err)
+                : espl_evaluate_run_text(ctx, model, base, backend, asked, err);
     }
-    espl_ctx_progress(ctx, 0, windows.windows, "window");
-    status =
-        espl_perplexity_measure(model, base, backend, ids, windows.windows,
-                                (size_t)windows.sequence_length, report_window, ctx, &result, err);
-    if (status == ESPL_E_CANCELLED) {
-        status = espl_ctx_stop(ctx, err);
-        goto cleanup;
-    }
-    if (status != ESPL_OK) {
-        goto cleanup;
-    }
-    if (result.perplexity > (double)config->vocab) {
-        espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN,
-                 "perplexity %.6g is above the vocabulary of %llu: worse than guessing; a damaged "
-                 "model, or tokens of another tokenizer",
-                 result.perplexity, (unsigned long long)config->vocab);
-    }
-    status = report(ctx, &result, windows.sequence_length, base != NULL, err);
-
-cleanup:
-    free(ids);
     espl_backend_close(backend);
     espl_model_close(base);
     espl_model_close(model);
@@ -277,7 +174,7 @@ cleanup:
 
 const struct espl_stage espl_stage_evaluate = {
     .name = "evaluate",
-    .summary = "perplexity of a model over a text, and KL divergence from a base model",
+    .summary = "perplexity over a text or accuracy on images, and KL divergence from a base model",
     .cache_version = 1,
     .flags = 0,
     .params = params_table,

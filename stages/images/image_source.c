@@ -1,0 +1,213 @@
+#include "stages/images/image_source.h"
+
+#include "core/fs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define IDX_LIMIT     ((size_t)4 << 30) /* decompressed */
+#define FILE_LIMIT    ((uint64_t)64 << 20)
+#define ARCHIVE_LIMIT ((uint64_t)256 << 30) /* all that comes out of the decompressor */
+#define MOST_ENTRIES  ((uint64_t)16 << 20)
+#define RANK_GREY     3u
+#define RANK_COLOURED 4u
+
+enum espl_image_form espl_image_form_of(const char *path)
+{
+    static const char *const endings[] = {".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tar.zst",
+                                          ".tgz", ".txz",    ".tbz2",   ".zip"};
+    const size_t len = strlen(path);
+    if (espl_fs_is_dir(path)) {
+        return ESPL_IMAGE_FOLDER;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t tail = strlen(endings[i]);
+        if (len > tail && strcasecmp(path + len - tail, endings[i]) == 0) {
+            return ESPL_IMAGE_ARCHIVE;
+        }
+    }
+    return ESPL_IMAGE_IDX;
+}
+
+const char *espl_image_form_name(enum espl_image_form form)
+{
+    static const char *const names[] = {"folder", "archive", "idx"};
+    return names[form];
+}
+
+enum espl_status espl_image_source_check(const struct espl_image_params *params,
+                                         struct espl_error *err)
+{
+    const enum espl_image_form form = espl_image_form_of(params->source);
+    if (form == ESPL_IMAGE_IDX && params->subset != NULL) {
+        (void)espl_fail(err, ESPL_E_JOB, "'subset' is for folders and archives, '%s' is neither",
+                        params->source);
+        return espl_blame(err, "param:subset");
+    }
+    if (form != ESPL_IMAGE_IDX && params->labels != NULL) {
+        (void)espl_fail(err, ESPL_E_JOB,
+                        "'labels' are for idx files; the classes of a %s are its folders",
+                        espl_image_form_name(form));
+        return espl_blame(err, "param:labels");
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status open_list(const struct espl_image_params *params,
+                                  struct espl_image_source *source, struct espl_error *err)
+{
+    const struct espl_archive_limits limits = {MOST_ENTRIES, FILE_LIMIT, ARCHIVE_LIMIT};
+    const enum espl_status status = espl_image_list_open(params->source, params->subset, &limits,
+                                                         params->memory, &source->list, err);
+    if (status != ESPL_OK) {
+        return espl_blame(err, status == ESPL_E_JOB ? "param:subset" : "param:source");
+    }
+    source->count = espl_image_list_count(source->list);
+    source->classes = espl_image_list_classes(source->list);
+    return ESPL_OK;
+}
+
+static enum espl_status read_labels(const char *path, struct espl_image_source *source,
+                                    struct espl_error *err)
+{
+    enum espl_status status =
+        espl_idx_read(path, IDX_LIMIT, &source->label_bytes, &source->labels, err);
+    if (status != ESPL_OK) {
+        return espl_blame(err, "param:labels");
+    }
+    if (source->labels.rank != 1 || source->labels.shape[0] != source->count) {
+        (void)espl_fail(err, ESPL_E_CORRUPT,
+                        "'%s' holds %" PRIu64 " labels, but '%s' %" PRIu64 " pictures", path,
+                        source->labels.rank == 1 ? source->labels.shape[0] : 0, source->path,
+                        source->count);
+        return espl_blame(err, "param:labels");
+    }
+    for (uint64_t i = 0; i < source->count; i++) {
+        const uint64_t above = (uint64_t)source->labels.values[i] + 1;
+        source->classes = above > source->classes ? above : source->classes;
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status open_idx(const struct espl_image_params *params,
+                                 struct espl_image_source *source, struct espl_error *err)
+{
+    struct espl_idx *pictures = &source->pictures;
+    const enum espl_status status =
+        espl_idx_read(params->source, IDX_LIMIT, &source->picture_bytes, pictures, err);
+    if (status != ESPL_OK) {
+        (void)espl_hint(err,
+                        "a source is a folder, an archive (*.tar.xz, *.zip ...) or an idx file");
+        return espl_blame(err, "param:source");
+    }
+    const bool coloured = pictures->rank == RANK_COLOURED;
+    if ((pictures->rank != RANK_GREY && !coloured) ||
+        (coloured && pictures->shape[3] != 1 && pictures->shape[3] != 3)) {
+        (void)espl_fail(err, ESPL_E_KIND,
+                        "'%s' has %u dimensions, expected pictures (count, height, width, and 1 or "
+                        "3 channels)",
+                        params->source, pictures->rank);
+        return espl_blame(err, "param:source");
+    }
+    if (pictures->shape[0] == 0 || pictures->shape[1] == 0 || pictures->shape[2] == 0) {
+        (void)espl_fail(err, ESPL_E_CORRUPT,
+                        "'%s' holds %" PRIu64 " pictures of %" PRIu64 " x %" PRIu64 " pixels",
+                        params->source, pictures->shape[0], pictures->shape[1], pictures->shape[2]);
+        return espl_blame(err, "param:source");
+    }
+    source->count = pictures->shape[0];
+    return params->labels != NULL ? read_labels(params->labels, source, err) : ESPL_OK;
+}
+
+enum espl_status espl_image_source_open(const struct espl_image_params *params,
+                                        struct espl_image_source *source, struct espl_error *err)
+{
+    memset(source, 0, sizeof *source);
+    source->path = params->source;
+    source->form = espl_image_form_of(params->source);
+    enum espl_status status = espl_image_source_check(params, err);
+    if (status == ESPL_OK) {
+        status = source->form == ESPL_IMAGE_IDX ? open_idx(params, source, err)
+                                                : open_list(params, source, err);
+    }
+    if (status != ESPL_OK) {
+        espl_image_source_close(source);
+    }
+    return status;
+}
+
+void espl_image_source_close(struct espl_image_source *source)
+{
+    espl_image_list_close(source->list);
+    free(source->picture_bytes);
+    free(source->label_bytes);
+    memset(source, 0, sizeof *source);
+}
+
+int32_t espl_image_source_label(const struct espl_image_source *source, uint64_t index)
+{
+    if (source->list != NULL) {
+        return espl_image_list_class(source->list, (size_t)index);
+    }
+    return source->labels.values != NULL ? source->labels.values[index] : -1;
+}
+
+/* Puts the picture's name before what the decoder said. */
+static enum espl_status name_picture(const struct espl_image_source *source, const char *name,
+                                     struct espl_error *err)
+{
+    struct espl_error cause;
+    if (err == NULL) {
+        return ESPL_E_CORRUPT;
+    }
+    cause = *err;
+    (void)espl_fail(err, cause.code, "picture '%s' of '%s': %s", name, source->path, cause.message);
+    if (cause.hint[0] != '\0') {
+        (void)espl_hint(err, "%s", cause.hint);
+    }
+    return cause.code;
+}
+
+static enum espl_status fit_file(const struct espl_image_source *source, uint64_t index,
+                                 const struct espl_picture_fit *fit, uint8_t *out,
+                                 struct espl_error *err)
+{
+    struct espl_image_file file = {0};
+    struct espl_picture picture = {0};
+    enum espl_status status = espl_image_list_read(source->list, (size_t)index, &file, err);
+    if (status == ESPL_OK) {
+        status = espl_picture_decode(file.bytes, file.len, &picture, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_picture_fit(&picture, fit, out, err);
+    }
+    espl_picture_free(&picture);
+    free(file.owned);
+    return status == ESPL_OK
+               ? status
+               : name_picture(source, espl_image_list_name(source->list, (size_t)index), err);
+}
+
+enum espl_status espl_image_source_fit(const struct espl_image_source *source, uint64_t index,
+                                       const struct espl_picture_fit *fit, uint8_t *out,
+                                       struct espl_error *err)
+{
+    if (source->list != NULL) {
+        return fit_file(source, index, fit, out, err);
+    }
+    const struct espl_idx *idx = &source->pictures;
+    const size_t channels = idx->rank == RANK_COLOURED ? (size_t)idx->shape[3] : 1;
+    const size_t bytes = (size_t)idx->shape[1] * (size_t)idx->shape[2] * channels;
+    /* Only read, although the struct is also used for pictures that own their pixels. */
+    const struct espl_picture picture = {
+        .width = (size_t)idx->shape[2],
+        .height = (size_t)idx->shape[1],
+        .channels = channels,
+        .pixels = (uint8_t *)source->picture_bytes +
+                  ((size_t)(idx->values - (const uint8_t *)source->picture_bytes) +
+                   (size_t)index * bytes),
+    };
+    return espl_picture_fit(&picture, fit, out, err);
+}
