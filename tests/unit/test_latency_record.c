@@ -1,0 +1,244 @@
+/* Latency tables as JSON: the tables that ship, a round trip, what is refused; and the search
+ * problem made from one. */
+#include "support/cmocka_all.h"
+
+#include "stages/budget_search/search_problem.h"
+#include "stages/latency_profile/latency_record.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *shipped(const char *name)
+{
+    char path[512];
+    json_error_t where;
+    (void)snprintf(path, sizeof path, "%s/datasets/latency/%s", ESPL_SOURCE_DIR, name);
+    json_t *json = json_load_file(path, 0, &where);
+    if (json == NULL) {
+        fail_msg("%s: %s", path, where.text);
+    }
+    return json;
+}
+
+static void load(const json_t *json, struct espl_latency_record *record)
+{
+    struct espl_error err;
+    if (espl_latency_record_from_json(json, record, &err) != ESPL_OK) {
+        fail_msg("%s", err.message);
+    }
+    record->fit = (struct espl_predictor_options){
+        .gamma = ESPL_GAMMA_PER_SHAPE, .ridge = 0.02, .max_error = 0.1};
+    assert_int_equal(espl_latency_record_fit(record, &err), ESPL_OK);
+}
+
+static void test_shipped_tables__are_safe(void **state)
+{
+    (void)state;
+    const char *const names[] = {"deit-cifar10-epyc.json", "deit-fmnist-epyc.json"};
+    for (size_t i = 0; i < 2; i++) {
+        struct espl_latency_record record;
+        json_t *json = shipped(names[i]);
+        load(json, &record);
+        assert_true(record.latency.predictor.health.safe);
+        assert_true(record.latency.predictor.health.left_out_mean_error < 0.05);
+        assert_false(record.energy.present);
+        /* Measured runs are predicted from table and fit. */
+        for (size_t run = 0; run < record.run_count; run++) {
+            const double predicted = espl_latency_record_predict(
+                &record, &record.latency, record.run_n + run * record.layer_count);
+            assert_true(fabs(predicted / record.latency.measured[run] - 1.0) < 0.1);
+        }
+        espl_latency_record_free(&record);
+        json_decref(json);
+    }
+}
+
+static void test_json__round_trip(void **state)
+{
+    (void)state;
+    struct espl_latency_record record;
+    struct espl_latency_record again;
+    json_t *json = shipped("deit-fmnist-epyc.json");
+    load(json, &record);
+    json_t *written = espl_latency_record_to_json(&record);
+    load(written, &again);
+    json_t *twice = espl_latency_record_to_json(&again);
+    assert_true(json_equal(written, twice));
+    assert_true(again.latency.predictor.intercept == record.latency.predictor.intercept);
+    const char *const members[] = {"device",  "batch",  "m",      "vector", "threads",
+                                   "kernels", "shapes", "layers", "runs",   "latency"};
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        if (!json_equal(json_object_get(json, members[i]), json_object_get(written, members[i]))) {
+            fail_msg("member '%s' changed", members[i]);
+        }
+    }
+    json_decref(json);
+    json_decref(written);
+    json_decref(twice);
+    espl_latency_record_free(&record);
+    espl_latency_record_free(&again);
+}
+
+/* Each of these values at its place makes the table one to refuse. */
+static void test_json__refuses(void **state)
+{
+    (void)state;
+    const struct {
+        const char *member, *value, *text;
+    } cases[] = {
+        {"schema", "\"espalier.latency/2\"", "'schema'"},
+        {"device", "\"\"", "'device'"},
+        {"batch", "0", "'batch'"},
+        {"m", "17", "'m'"},
+        {"vector", "1.5", "'vector'"},
+        {"kernels", "[]", "'kernels'"},
+        {"shapes", "[]", "'shapes'"},
+        {"shapes", "[{\"tokens\": 1, \"in\": 1}]", "'out'"},
+        {"layers", "[{\"module\": \"a\", \"shape\": 9}]", "'layers'"},
+        {"runs", "[[1, 2]]", "'runs'"},
+        {"latency", "{\"raw\": [], \"spread\": [], \"measured\": []}", "'measured'"},
+        {"latency", "null", "'measured'"},
+        {"energy", "{\"measured\": []}", "'measured'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct espl_latency_record record;
+        struct espl_error err;
+        json_t *json = shipped("deit-fmnist-epyc.json");
+        json_t *value = json_loads(cases[i].value, JSON_DECODE_ANY, NULL);
+        assert_int_equal(json_object_set_new(json, cases[i].member, value), 0);
+        const enum espl_status status = espl_latency_record_from_json(json, &record, &err);
+        if (status != ESPL_E_CORRUPT || strstr(err.message, cases[i].text) == NULL) {
+            fail_msg("%s = %s: status %d, '%s'", cases[i].member, cases[i].value, (int)status,
+                     err.message);
+        }
+        espl_latency_record_free(&record);
+        json_decref(json);
+    }
+}
+
+static void test_same_device__looks_past_the_first_word(void **state)
+{
+    (void)state;
+    assert_true(espl_latency_same_device("auto; cpu X, 2 cores", "cpu; cpu X, 2 cores"));
+    assert_false(espl_latency_same_device("cpu; cpu X, 2 cores", "cpu; cpu X, 4 cores"));
+    assert_true(espl_latency_same_device("orin", "orin"));
+}
+
+/* ---- the problem of a search ---- */
+
+static void make_layers(const struct espl_latency_record *record, size_t count,
+                        struct espl_nm_layers *layers)
+{
+    layers->items = calloc(count, sizeof *layers->items);
+    layers->count = count;
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(layers->items[i].spec.module, sizeof layers->items[i].spec.module, "%s",
+                       record->modules[i]);
+    }
+}
+
+static void test_problem__dense_budget_and_levels(void **state)
+{
+    (void)state;
+    const struct espl_supernet_facts facts = {.m = 8, .vector = 1};
+    const int64_t allowed[] = {1, 2, 4};
+    struct espl_budget budget = {.kind = ESPL_BUDGET_LATENCY, .speedup = 2.0};
+    struct espl_latency_record record;
+    struct espl_nm_layers layers;
+    struct espl_search_problem problem;
+    struct espl_error err;
+    uint8_t n[64];
+    uint8_t top[64];
+    json_t *json = shipped("deit-fmnist-epyc.json");
+    load(json, &record);
+    make_layers(&record, record.layer_count - 4, &layers); /* the last block is not searched */
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_OK);
+    memset(n, 8, sizeof n);
+    const double dense = espl_latency_record_predict(&record, &record.latency, n);
+    assert_true(fabs(problem.dense[0] / dense - 1.0) < 1e-12);
+    assert_true(fabs(problem.space.constraint[0].budget / dense - 0.5) < 1e-12);
+    for (size_t layer = 0; layer < layers.count; layer++) {
+        top[layer] = (uint8_t)(problem.level_count[layer] - 1);
+        for (size_t level = 1; level < problem.level_count[layer]; level++) {
+            const size_t cell = layer * ESPL_SEARCH_MAX_LEVELS + level;
+            assert_true(problem.cost[0][cell] > problem.cost[0][cell - 1]); /* no free level */
+        }
+    }
+    /* 7:8 is slower than dense in this table, so that nobody needs it. */
+    assert_true(problem.level_count[0] < 8);
+    espl_search_problem_levels(&problem, top, n);
+    assert_int_equal(n[0], 8);
+    assert_true(fabs(espl_search_cost(&problem.space, 0, top) / dense - 1.0) < 1e-12);
+    espl_search_problem_free(&problem);
+
+    budget.levels = allowed;
+    budget.level_count = 3;
+    budget.latency = 0.9 * dense;
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_OK);
+    assert_int_equal(problem.level_count[0], 4); /* dense stays */
+    assert_true(problem.space.constraint[0].budget == 0.9 * dense);
+    espl_search_problem_free(&problem);
+    espl_nm_layers_free(&layers);
+    espl_latency_record_free(&record);
+    json_decref(json);
+}
+
+static void test_problem__refuses(void **state)
+{
+    (void)state;
+    const int64_t bad_level[] = {9};
+    struct espl_supernet_facts facts = {.m = 8, .vector = 1};
+    struct espl_budget budget = {.kind = ESPL_BUDGET_LATENCY, .speedup = 100.0};
+    struct espl_latency_record record;
+    struct espl_nm_layers layers;
+    struct espl_search_problem problem;
+    struct espl_error err;
+    json_t *json = shipped("deit-fmnist-epyc.json");
+    load(json, &record);
+    make_layers(&record, record.layer_count, &layers);
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_NUMERIC);
+    assert_string_equal(err.blame, "param:speedup");
+    espl_search_problem_free(&problem);
+    budget.speedup = 2.0;
+    budget.kind = ESPL_BUDGET_BOTH;
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_KIND);
+    assert_string_equal(err.message, "the latency table holds no energy");
+    espl_search_problem_free(&problem);
+    budget.kind = ESPL_BUDGET_LATENCY;
+    budget.levels = bad_level;
+    budget.level_count = 1;
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_KIND);
+    espl_search_problem_free(&problem);
+    budget.level_count = 0;
+    (void)snprintf(layers.items[3].spec.module, sizeof layers.items[3].spec.module, "blocks.9.x");
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_KIND);
+    assert_string_equal(err.message, "layer 'blocks.9.x' is not in the latency table");
+    espl_search_problem_free(&problem);
+    facts.m = 4;
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_KIND);
+    espl_search_problem_free(&problem);
+    espl_nm_layers_free(&layers);
+    espl_latency_record_free(&record);
+    json_decref(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shipped_tables__are_safe),
+        cmocka_unit_test(test_json__round_trip),
+        cmocka_unit_test(test_json__refuses),
+        cmocka_unit_test(test_same_device__looks_past_the_first_word),
+        cmocka_unit_test(test_problem__dense_budget_and_levels),
+        cmocka_unit_test(test_problem__refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
