@@ -74,5 +74,10 @@ enum espl_status espl_kernel_problem_run(struct espl_kernel_problem *problem,
  *  a warm-up: what dense products can reach on this machine. Leaves BLAS at one thread a call. */
 enum espl_status espl_blas_sgemm_rate(unsigned threads, size_t n, unsigned repeats, double *flops,
                                       struct espl_error *err);
+/** Bytes a second at which `threads` threads read an array of `bytes` bytes (several times the last
+ *  level of cache), best of `repeats` runs after a warm-up. Errors: NOMEM, also for less
+ *  than a cache line. */
+enum espl_status espl_memory_read_rate(unsigned threads, size_t bytes, unsigned repeats,
+                                       double *rate, struct espl_error *err);
 
 #endif

@@ -521,7 +521,8 @@ void espl_kernel_problem_destroy(struct espl_kernel_problem *problem)
 
 void espl_kernel_problem_reset(struct espl_kernel_problem *problem)
 {
-    if (find_op(problem->item->op)->before == OUTPUT_FIRST_INPUT) {
+    const struct problem_op *const op = find_op(problem->item->op);
+    if (op != NULL && op->before == OUTPUT_FIRST_INPUT) {
         memcpy(problem->output, problem->inputs[0], problem->output_bytes);
     } else {
         memset(problem->output, 0, problem->output_bytes);
@@ -531,5 +532,9 @@ void espl_kernel_problem_reset(struct espl_kernel_problem *problem)
 enum espl_status espl_kernel_problem_run(struct espl_kernel_problem *problem,
                                          struct espl_backend *backend, struct espl_error *err)
 {
-    return find_op(problem->item->op)->run(problem, espl_backend_ops(backend), backend, err);
+    const struct problem_op *const op = find_op(problem->item->op);
+    if (op == NULL) {
+        return espl_fail(err, ESPL_E_INTERNAL, "no problem for kernel op '%s'", problem->item->op);
+    }
+    return op->run(problem, espl_backend_ops(backend), backend, err);
 }

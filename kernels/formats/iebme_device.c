@@ -15,17 +15,21 @@ enum {
     SLICE_SHORT = 256
 };
 
-/* What follows from unit and slice. A segment is the 8 mask positions of one lane, one of its two
- * rows and one block; segments are numbered 2 * block + (row g + 8 ? 1 : 0). */
+/* What follows from unit and slice. A segment is the 8 mask positions of one lane in one block; a
+ * lane has two of them a block, of rows g and g + 8, numbered 2 * block + (row g + 8 ? 1 : 0), or
+ * one where a position stands for both rows. */
 struct chunk_shape {
     enum espl_iebme_areas unit;
     size_t slice;
     size_t stripes;
     size_t slices;
     size_t chunks;
-    unsigned pair;     /* columns that share a mask position: 2 for 1x2, else 1 */
-    unsigned segments; /* of a lane */
-    size_t mask_bytes; /* 0 when dense */
+    unsigned row_areas; /* 2: a mask position stands for rows g and g + 8 */
+    unsigned col_areas; /* 2: and for columns k and k + 32 of a block of 64 */
+    unsigned members;   /* weights of a mask position */
+    unsigned streams;   /* of a lane: two weights of a position are a byte, four are one in each */
+    unsigned segments;  /* of a lane */
+    size_t mask_bytes;  /* 0 when dense */
 };
 
 static size_t best_slice(size_t cols)
@@ -39,8 +43,9 @@ static const char *make_shape(size_t rows, size_t cols, enum espl_iebme_areas un
                               struct chunk_shape *shape)
 {
     size_t bytes = 0;
-    if (unit != ESPL_IEBME_1X1 && unit != ESPL_IEBME_1X2 && unit != ESPL_IEBME_DENSE) {
-        return "areas are 1x1, 1x2 or dense";
+    if (unit != ESPL_IEBME_1X1 && unit != ESPL_IEBME_1X2 && unit != ESPL_IEBME_2X1 &&
+        unit != ESPL_IEBME_2X2 && unit != ESPL_IEBME_DENSE) {
+        return "areas are 1x1, 1x2, 2x1, 2x2 or dense";
     }
     if (slice != SLICE_LONG && slice != SLICE_SHORT) {
         return "slices have 512 or 256 columns";
@@ -52,8 +57,11 @@ static const char *make_shape(size_t rows, size_t cols, enum espl_iebme_areas un
     if (shape->stripes == 0 || shape->slices == 0) {
         return "there is nothing to store";
     }
-    shape->pair = unit == ESPL_IEBME_1X2 ? 2 : 1;
-    shape->segments = (unsigned)(2 * slice / (BLOCK_COLS * shape->pair));
+    shape->row_areas = unit == ESPL_IEBME_2X1 || unit == ESPL_IEBME_2X2 ? 2 : 1;
+    shape->col_areas = unit == ESPL_IEBME_1X2 || unit == ESPL_IEBME_2X2 ? 2 : 1;
+    shape->members = shape->row_areas * shape->col_areas;
+    shape->streams = shape->members == 4 ? 2 : 1;
+    shape->segments = (unsigned)(2 * slice / (BLOCK_COLS * shape->members));
     shape->mask_bytes = unit == ESPL_IEBME_DENSE ? 0 : (size_t)shape->segments * LANES;
     /* A byte a weight is more than a chunk takes; 2^32 units of 128 bytes hold it all. */
     if (!espl_mul_size(shape->stripes, shape->slices, &shape->chunks) ||
@@ -84,12 +92,22 @@ static size_t mask_at(const struct chunk_shape *shape, unsigned lane, unsigned s
     return grouped_word(shape->segments / 4, lane, segment / 4) + segment % 4;
 }
 
-/* Nibble n of a lane's stream behind the masks: byte, and shift in it. */
-static size_t stream_at(const struct chunk_shape *shape, unsigned lane, size_t nibble,
+/* Member p of a lane's active position behind the masks: byte, and shift in it. Words of two
+ * streams alternate. */
+static size_t stream_at(const struct chunk_shape *shape, unsigned lane, size_t position, unsigned p,
                         unsigned *shift)
 {
+    const unsigned width = shape->members / shape->streams; /* nibbles of a position in a stream */
+    const size_t nibble = position * width + p % width;
+    const size_t row = nibble / 8 * shape->streams + p / width;
     *shift = nibble % 2 != 0 ? 4 : 0;
-    return shape->mask_bytes + nibble / 8 * WORD_ROW + 4 * (size_t)lane + nibble % 8 / 2;
+    return shape->mask_bytes + row * WORD_ROW + 4 * (size_t)lane + nibble % 8 / 2;
+}
+
+/* Rows of words that hold so many active positions of every lane. */
+static size_t stream_rows(const struct chunk_shape *shape, size_t positions)
+{
+    return espl_ceil_div(positions * shape->members / shape->streams, 8) * shape->streams;
 }
 
 /* Nibble of column i (0..7) of a segment in a dense chunk. */
@@ -100,13 +118,17 @@ static size_t dense_at(const struct chunk_shape *shape, unsigned lane, unsigned 
     return grouped_word(shape->segments, lane, segment) + i % 4;
 }
 
-/* Place of column i, member p of the pair, of a segment in the chunk's panel (16, stride). */
+/* Place of column i, member p of its position, of a segment in the chunk's panel (16, stride). */
 static size_t panel_at(const struct chunk_shape *shape, unsigned lane, unsigned segment, unsigned i,
                        unsigned p, size_t stride)
 {
-    const size_t row = lane / 4 + (segment % 2 != 0 ? 8 : 0);
-    const size_t col = (size_t)(segment / 2) * BLOCK_COLS * shape->pair + (size_t)p * BLOCK_COLS +
-                       (size_t)(lane % 4) * LANE_COLS + i;
+    const bool both_rows = shape->row_areas == 2;
+    const size_t half = both_rows ? p % 2 : segment % 2;
+    const size_t block = both_rows ? segment : segment / 2;
+    const size_t right = both_rows ? p / 2 : p;
+    const size_t row = lane / 4 + 8 * half;
+    const size_t col =
+        (block * shape->col_areas + right) * BLOCK_COLS + (size_t)(lane % 4) * LANE_COLS + i;
     return row * stride + col;
 }
 
@@ -117,13 +139,13 @@ static unsigned segment_mask(const struct chunk_shape *shape, const int8_t *pane
                              unsigned lane, unsigned segment)
 {
     unsigned mask = 0;
-    for (unsigned p = 0; p < shape->pair; p++) {
+    for (unsigned p = 0; p < shape->members; p++) {
         mask |= espl_iebme_nonzero_bits(panel + panel_at(shape, lane, segment, 0, p, stride));
     }
     return mask;
 }
 
-/* Nibbles of the longest lane. */
+/* Active positions of the longest lane. */
 static size_t longest_lane(const struct chunk_shape *shape, const int8_t *panel, size_t stride)
 {
     size_t longest = 0;
@@ -134,7 +156,7 @@ static size_t longest_lane(const struct chunk_shape *shape, const int8_t *panel,
         }
         longest = active > longest ? active : longest;
     }
-    return longest * shape->pair;
+    return longest;
 }
 
 static size_t chunk_units(const struct chunk_shape *shape, const int8_t *panel, size_t stride)
@@ -143,7 +165,7 @@ static size_t chunk_units(const struct chunk_shape *shape, const int8_t *panel, 
         return ESPL_IEBME_TILE_ROWS * shape->slice / 2 / ESPL_IEBME_DEVICE_UNIT;
     }
     return shape->mask_bytes / ESPL_IEBME_DEVICE_UNIT +
-           espl_ceil_div(longest_lane(shape, panel, stride), 8);
+           stream_rows(shape, longest_lane(shape, panel, stride));
 }
 
 static void put_nibble(uint8_t *chunk, size_t at, unsigned shift, int8_t code)
@@ -167,17 +189,18 @@ static void write_dense_lane(const struct chunk_shape *shape, const int8_t *pane
 static void write_lane(const struct chunk_shape *shape, const int8_t *panel, size_t stride,
                        unsigned lane, uint8_t *chunk)
 {
-    size_t nibble = 0;
+    size_t position = 0;
     unsigned shift = 0;
     for (unsigned s = 0; s < shape->segments; s++) {
         const unsigned mask = segment_mask(shape, panel, stride, lane, s);
         chunk[mask_at(shape, lane, s)] = (uint8_t)mask;
         for (unsigned left = mask; left != 0; left &= left - 1) {
             const unsigned i = (unsigned)__builtin_ctz(left);
-            for (unsigned p = 0; p < shape->pair; p++) {
-                const size_t at = stream_at(shape, lane, nibble++, &shift);
+            for (unsigned p = 0; p < shape->members; p++) {
+                const size_t at = stream_at(shape, lane, position, p, &shift);
                 put_nibble(chunk, at, shift, panel[panel_at(shape, lane, s, i, p, stride)]);
             }
+            position++;
         }
     }
 }
@@ -279,21 +302,21 @@ static int8_t get_nibble(const uint8_t *chunk, size_t at, unsigned shift)
     return (int8_t)((code ^ 8) - 8);
 }
 
-/* Nibbles that the masks of a lane announce. */
-static size_t lane_nibbles(const struct chunk_shape *shape, const uint8_t *chunk, unsigned lane)
+/* Active positions that the masks of a lane announce. */
+static size_t lane_positions(const struct chunk_shape *shape, const uint8_t *chunk, unsigned lane)
 {
-    size_t nibbles = 0;
+    size_t positions = 0;
     for (unsigned s = 0; s < shape->segments; s++) {
-        nibbles += (unsigned)__builtin_popcount(chunk[mask_at(shape, lane, s)]);
+        positions += (unsigned)__builtin_popcount(chunk[mask_at(shape, lane, s)]);
     }
-    return nibbles * shape->pair;
+    return positions;
 }
 
 /* panel is zero-filled and the chunk long enough. */
 static void read_lane(const struct chunk_shape *shape, const uint8_t *chunk, unsigned lane,
                       int8_t *panel)
 {
-    size_t nibble = 0;
+    size_t position = 0;
     unsigned shift = 0;
     for (unsigned s = 0; s < shape->segments; s++) {
         for (unsigned i = 0; i < LANE_COLS; i++) {
@@ -305,10 +328,11 @@ static void read_lane(const struct chunk_shape *shape, const uint8_t *chunk, uns
             if (((unsigned)chunk[mask_at(shape, lane, s)] >> i & 1u) == 0) {
                 continue;
             }
-            for (unsigned p = 0; p < shape->pair; p++) {
-                const size_t at = stream_at(shape, lane, nibble++, &shift);
+            for (unsigned p = 0; p < shape->members; p++) {
+                const size_t at = stream_at(shape, lane, position, p, &shift);
                 panel[panel_at(shape, lane, s, i, p, shape->slice)] = get_nibble(chunk, at, shift);
             }
+            position++;
         }
     }
 }
@@ -337,7 +361,7 @@ static enum espl_status read_chunk(const struct espl_iebme_device *device,
     const uint8_t *chunk = device->data + start;
     for (unsigned lane = 0; lane < LANES; lane++) {
         if (shape->mask_bytes > 0 &&
-            espl_ceil_div(lane_nibbles(shape, chunk, lane), 8) * WORD_ROW > length - smallest) {
+            stream_rows(shape, lane_positions(shape, chunk, lane)) * WORD_ROW > length - smallest) {
             return fail_chunk(c, "is shorter than its longest lane", err);
         }
     }

@@ -97,6 +97,53 @@ static void test_1x2__bytes_as_documented(void **state)
     espl_iebme_device_free(&device);
 }
 
+static void test_2x1__bytes_as_documented(void **state)
+{
+    (void)state;
+    struct espl_iebme_device device = {.index = NULL};
+    int8_t codes[16 * 512] = {0};
+    codes[3 * 512 + 32 * 5 + 8 * 1 + 2] = 4;   /* row 3, block 5: lane 13, bit 2: low nibble */
+    codes[11 * 512 + 32 * 5 + 8 * 1 + 2] = -2; /* row 11, the same position: high nibble */
+    codes[11 * 512 + 32 * 6 + 8 * 1 + 7] = 1;  /* row 11 alone, block 6, bit 7 */
+    encode_device(codes, 16, 512, ESPL_IEBME_2X1, 0, &device);
+    assert_int_equal(device.index[1], 5); /* 512 bytes of masks, one row of words */
+    /* a byte a block: blocks 5 and 6 are bytes 1 and 2 of word 1, lane 13 */
+    const size_t expected[][2] = {{16 * 13 + 4 + 1, 1u << 2},
+                                  {16 * 13 + 4 + 2, 1u << 7},
+                                  {512 + 4 * 13, 0xE4},
+                                  {512 + 4 * 13 + 1, 0x10}};
+    expect_bytes(&device, expected, 4);
+    espl_iebme_device_free(&device);
+}
+
+static void test_2x2__bytes_as_documented(void **state)
+{
+    (void)state;
+    struct espl_iebme_device device = {.index = NULL};
+    int8_t codes[16 * 512] = {0};
+    /* block 1 of 64, lane 9 (row 2, t = 1), bit 0: one position, four weights */
+    codes[2 * 512 + 64 + 8] = 1;
+    codes[10 * 512 + 64 + 8] = 2;
+    codes[2 * 512 + 96 + 8] = 3;
+    codes[10 * 512 + 96 + 8] = 4;
+    for (size_t c = 0; c < 4; c++) { /* four more positions: the fifth begins a second word */
+        codes[2 * 512 + 128 + 8 + c] = 5;
+    }
+    encode_device(codes, 16, 512, ESPL_IEBME_2X2, 0, &device);
+    assert_int_equal(device.index[1], 6); /* 256 bytes of masks, two words of two streams */
+    /* two words a lane: word 0, bytes 1 and 2; stream words alternate */
+    const size_t expected[][2] = {{8 * 9 + 1, 1},
+                                  {8 * 9 + 2, 15},
+                                  {256 + 4 * 9, 0x21},
+                                  {256 + 4 * 9 + 1, 5},
+                                  {256 + 4 * 9 + 2, 5},
+                                  {256 + 4 * 9 + 3, 5},
+                                  {256 + 128 + 4 * 9, 0x43},
+                                  {256 + 256 + 4 * 9, 5}};
+    expect_bytes(&device, expected, 8);
+    espl_iebme_device_free(&device);
+}
+
 static void test_dense__bytes_as_documented(void **state)
 {
     (void)state;
@@ -146,8 +193,8 @@ static void test_sizes__as_the_prototype_measured(void **state)
 static void test_round_trip__back_to_the_canonical_bytes(void **state)
 {
     (void)state;
-    static const enum espl_iebme_areas units[3] = {ESPL_IEBME_1X1, ESPL_IEBME_1X2,
-                                                   ESPL_IEBME_DENSE};
+    static const enum espl_iebme_areas units[5] = {ESPL_IEBME_1X1, ESPL_IEBME_1X2, ESPL_IEBME_2X1,
+                                                   ESPL_IEBME_2X2, ESPL_IEBME_DENSE};
     static const size_t slices[3] = {0, 256, 512};
     struct espl_rng rng = espl_rng_stream(11, "device-round-trip", 0);
     for (unsigned n = 0; n < 300; n++) {
@@ -166,7 +213,7 @@ static void test_round_trip__back_to_the_canonical_bytes(void **state)
         assert_non_null(decoded);
         fixture_encode(codes, &layout, orders, &plan, &matrix);
         assert_int_equal(
-            espl_iebme_device_encode(&matrix, units[n % 3], slices[n / 3 % 3], &device, NULL),
+            espl_iebme_device_encode(&matrix, units[n % 5], slices[n / 5 % 3], &device, NULL),
             ESPL_OK);
         assert_int_equal((uintptr_t)device.data % 128, 0);
         memset(decoded, 99, layout.rows * layout.cols);
@@ -230,7 +277,7 @@ static void test_encode__refuses(void **state)
     espl_iebme_matrix_free(&matrix);
     layout.bits = 4;
     fixture_encode(codes, &layout, NULL, &plan, &matrix);
-    assert_int_equal(espl_iebme_device_encode(&matrix, ESPL_IEBME_2X2, 0, &device, &err),
+    assert_int_equal(espl_iebme_device_encode(&matrix, ESPL_IEBME_4X4, 0, &device, &err),
                      ESPL_E_UNSUPPORTED);
     assert_int_equal(espl_iebme_device_encode(&matrix, ESPL_IEBME_1X1, 128, &device, &err),
                      ESPL_E_UNSUPPORTED);
@@ -244,6 +291,8 @@ int main(void)
         cmocka_unit_test(test_1x1__bytes_as_documented),
         cmocka_unit_test(test_1x1__far_words_as_documented),
         cmocka_unit_test(test_1x2__bytes_as_documented),
+        cmocka_unit_test(test_2x1__bytes_as_documented),
+        cmocka_unit_test(test_2x2__bytes_as_documented),
         cmocka_unit_test(test_dense__bytes_as_documented),
         cmocka_unit_test(test_sizes__as_the_prototype_measured),
         cmocka_unit_test(test_round_trip__back_to_the_canonical_bytes),

@@ -1,0 +1,105 @@
+/* Copies of encoded chunks into shared memory, a ring of stages for each warp: bulk copies that
+ * complete on an mbarrier from compute capability 9.0, 16-byte cp.async before. */
+#ifndef ESPL_CUDA_SPMM_COPY_CUH
+#define ESPL_CUDA_SPMM_COPY_CUH
+
+#include "kernels/cuda/spmm_args.cuh"
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void wait_parity(unsigned barrier, unsigned parity)
+{
+    unsigned done = 0;
+    while (done == 0) {
+        asm volatile("{\n .reg .pred p;\n"
+                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     " selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    }
+}
+#endif
+
+/* One warp's ring. All lanes call everything together. */
+struct chunk_ring {
+    unsigned slots;    /* shared address of stage 0 */
+    unsigned barriers; /* shared address of the mbarriers, 8 bytes a stage (9.0) */
+    unsigned stage_bytes;
+    unsigned stages;
+    unsigned write_stage;
+    unsigned read_stage;
+    unsigned parity; /* of read_stage */
+};
+
+__device__ __forceinline__ void ring_init(chunk_ring &ring, unsigned lane)
+{
+    ring.write_stage = ring.read_stage = ring.parity = 0;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+        for (unsigned s = 0; s < ring.stages; s++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(ring.barriers + 8 * s)
+                         : "memory");
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+}
+
+/* Starts the copy of a chunk into the next stage, which all lanes have finished reading. Before
+ * 9.0 an empty chunk (bytes == 0) must be put for every one that is missing at the end, since
+ * waiting counts copies. */
+__device__ __forceinline__ void ring_put(chunk_ring &ring, const uint8_t *from, unsigned bytes,
+                                         unsigned lane)
+{
+    const unsigned to = ring.slots + ring.write_stage * ring.stage_bytes;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0 && bytes != 0) {
+        const unsigned barrier = ring.barriers + 8 * ring.write_stage;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(bytes)
+                     : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                     "[%1], %2, [%3];" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier)
+                     : "memory");
+    }
+#else
+    for (unsigned at = lane * 16; at < bytes; at += SPMM_WARP * 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at), "l"(from + at)
+                     : "memory");
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+    ring.write_stage = ring.write_stage + 1 == ring.stages ? 0 : ring.write_stage + 1;
+}
+
+/* Waits for the oldest chunk; returns its shared address. */
+__device__ __forceinline__ unsigned ring_wait(const chunk_ring &ring)
+{
+#if __CUDA_ARCH__ >= 900
+    wait_parity(ring.barriers + 8 * ring.read_stage, ring.parity);
+#else
+    if (ring.stages == 2) {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    } else if (ring.stages == 3) {
+        asm volatile("cp.async.wait_group 2;" ::: "memory");
+    } else {
+        asm volatile("cp.async.wait_group 3;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+    return ring.slots + ring.read_stage * ring.stage_bytes;
+}
+
+/* The oldest chunk has been read by this lane. */
+__device__ __forceinline__ void ring_release(chunk_ring &ring)
+{
+    __syncwarp();
+    if (++ring.read_stage == ring.stages) {
+        ring.read_stage = 0;
+        ring.parity ^= 1;
+    }
+}
+
+#endif

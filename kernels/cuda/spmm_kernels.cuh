@@ -1,0 +1,18 @@
+/* The kernels of this folder as the host code sees them. */
+#ifndef ESPL_CUDA_SPMM_KERNELS_CUH
+#define ESPL_CUDA_SPMM_KERNELS_CUH
+
+#include "espalier/iebme.h"
+#include "kernels/cuda/spmm_args.cuh"
+
+#include <stddef.h>
+
+enum { SPMM_DENSE_MAX_WARPS = 20 }; /* of a block of the dense kernel for one tile; else 16 */
+/** Kernel for weights of 2, 3 or 4 bits and 1, 2 or 4 tiles of 8 tokens. */
+const void *spmm_dense_kernel(unsigned bits, unsigned tiles);
+size_t spmm_dense_shared_bytes(const spmm_args *args, unsigned tiles);
+/** Kernel for chunks of the given unit (1x1, 1x2, 2x1, 2x2) and 1 or 2 tiles of 8 tokens. */
+const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles);
+size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps);
+
+#endif

@@ -1,0 +1,251 @@
+/* A matrix made ready for products, and the launch of one. */
+#include "espalier/cuda_memory.h"
+#include "espalier/cuda_spmm.h"
+#include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/spmm_kernels.cuh"
+#include "kernels/cuda/spmm_rule.cuh"
+
+#include <stdlib.h>
+
+struct espl_cuda_spmm {
+    const struct espl_cuda_matrix *matrix;
+    size_t tokens;
+    unsigned tiles;
+    struct espl_cuda_spmm_choice choice;
+    const void *kernel;
+    size_t shared_bytes;
+    unsigned warps; /* of a block */
+    bool can_overlap;
+    double expected_seconds;
+    struct spmm_args args; /* without operands */
+};
+
+namespace
+{
+
+/* Borders so that all parts have about the same bytes. */
+void balance(const struct espl_cuda_matrix *matrix, unsigned parts, unsigned *bounds)
+{
+    const uint64_t *start = matrix->stripe_start;
+    const uint64_t total = start[matrix->stripes];
+    unsigned stripe = 0;
+    bounds[0] = 0;
+    for (unsigned p = 1; p < parts; p++) {
+        const uint64_t target = total * p / parts;
+        while (stripe < matrix->stripes && start[stripe] < target) {
+            stripe++;
+        }
+        if (stripe > bounds[p - 1] && target - start[stripe - 1] < start[stripe] - target) {
+            stripe--;
+        }
+        bounds[p] = stripe;
+    }
+    bounds[parts] = matrix->stripes;
+}
+
+/* Largest part in bytes when all parts have as many stripes, over what its stripes have on average.
+ */
+double even_imbalance(const struct espl_cuda_matrix *matrix, struct spmm_share even, unsigned parts)
+{
+    const uint64_t *start = matrix->stripe_start;
+    uint64_t most = 0;
+    unsigned first = 0;
+    for (unsigned p = 0; p < parts; p++) {
+        const unsigned end = first + even.each + (p < even.rest ? 1 : 0);
+        most = start[end] - start[first] > most ? start[end] - start[first] : most;
+        first = end;
+    }
+    const double average = static_cast<double>(start[matrix->stripes]) / matrix->stripes *
+                           (even.each + (even.rest > 0 ? 1 : 0));
+    return average > 0.0 ? static_cast<double>(most) / average : 1.0;
+}
+
+/* Even shares, unless bytes are spread unevenly over stripes. */
+enum espl_status set_bounds(struct espl_cuda_spmm *spmm, struct espl_error *err)
+{
+    const double tolerated = 1.04;
+    const unsigned parts = spmm->choice.parts;
+    void *memory = NULL;
+    if (even_imbalance(spmm->matrix, spmm->args.part_stripes, parts) <= tolerated) {
+        return ESPL_OK;
+    }
+    unsigned *bounds = static_cast<unsigned *>(malloc((parts + 1) * sizeof *bounds));
+    if (bounds == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a product on the device");
+    }
+    balance(spmm->matrix, parts, bounds);
+    enum espl_status status = espl_cuda_alloc((parts + 1) * sizeof *bounds, &memory, err);
+    if (status == ESPL_OK) {
+        spmm->args.bounds = static_cast<const unsigned *>(memory);
+        status = espl_cuda_upload(memory, bounds, (parts + 1) * sizeof *bounds, err);
+    }
+    free(bounds);
+    return status;
+}
+
+struct spmm_share share(unsigned total, unsigned n)
+{
+    const struct spmm_share s = {total / n, total % n};
+    return s;
+}
+
+void fill_args(struct espl_cuda_spmm *spmm)
+{
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    struct spmm_args *args = &spmm->args;
+    args->rows = static_cast<unsigned>(matrix->rows);
+    args->stripes = matrix->stripes;
+    args->depth = matrix->depth;
+    args->part_stripes = share(matrix->stripes, spmm->choice.parts);
+    args->split_depth = share(matrix->depth, spmm->choice.splits);
+    args->window = spmm->choice.window;
+    args->window_rows = spmm->choice.warps / spmm->choice.window;
+    args->tile_stripes = spmm_tile_stripes(matrix, spmm->tiles, spmm->choice.parts);
+    args->stage_bytes = spmm_stage_bytes(matrix);
+    args->stages = spmm->choice.stages;
+}
+
+enum espl_status take_work_space(struct espl_cuda_spmm *spmm, struct espl_error *err)
+{
+    const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
+    const size_t groups = (spmm->tokens + group - 1) / group;
+    const size_t sums = groups * group * spmm->args.stripes * SPMM_STRIPE * sizeof(int32_t);
+    const size_t counters = groups * spmm->args.stripes * sizeof(unsigned);
+    void *memory = NULL;
+    if (spmm->choice.splits == 1) {
+        return ESPL_OK;
+    }
+    enum espl_status status = espl_cuda_alloc(sums + counters, &memory, err);
+    if (status == ESPL_OK) {
+        spmm->args.partial = static_cast<int32_t *>(memory);
+        spmm->args.arrived = reinterpret_cast<unsigned *>(static_cast<uint8_t *>(memory) + sums);
+        status = espl_cuda_fill(memory, 0, sums + counters, err);
+    }
+    return status;
+}
+
+enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *err)
+{
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    int major = 0;
+    if (matrix->unit == ESPL_IEBME_DENSE) {
+        spmm->kernel = spmm_dense_kernel(matrix->bits, spmm->tiles);
+        spmm->warps = spmm->choice.warps;
+        spmm->shared_bytes = spmm_dense_shared_bytes(&spmm->args, spmm->tiles);
+    } else {
+        spmm->kernel = spmm_sparse_kernel(matrix->unit, spmm->tiles);
+        spmm->warps = SPMM_WARPS;
+        spmm->shared_bytes = spmm_sparse_shared_bytes(&spmm->args, spmm->tiles, spmm->choice.warps);
+    }
+    enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+    spmm->can_overlap = major >= 9;
+    if (status == ESPL_OK) {
+        status = espl_cuda_check(cudaFuncSetAttribute(spmm->kernel,
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      static_cast<int>(spmm->shared_bytes)),
+                                 "cannot prepare an SpMM kernel", err);
+    }
+    return status;
+}
+
+} // namespace
+
+extern "C" enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix *matrix,
+                                                  size_t tokens,
+                                                  const struct espl_cuda_spmm_choice *wanted,
+                                                  struct espl_cuda_spmm **out,
+                                                  struct espl_error *err)
+{
+    struct spmm_device device;
+    struct espl_cuda_spmm *spmm =
+        static_cast<struct espl_cuda_spmm *>(calloc(1, sizeof(struct espl_cuda_spmm)));
+    if (spmm == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a product on the device");
+    }
+    spmm->matrix = matrix;
+    spmm->tokens = tokens;
+    spmm->tiles = spmm_tiles(matrix, tokens);
+    enum espl_status status = spmm_device_get(&device, err);
+    if (status == ESPL_OK) {
+        status = spmm_choose(matrix, tokens, &device, wanted, &spmm->choice,
+                             &spmm->expected_seconds, err);
+    }
+    if (status == ESPL_OK) {
+        fill_args(spmm);
+        status = set_bounds(spmm, err);
+    }
+    if (status == ESPL_OK) {
+        status = prepare_kernel(spmm, err);
+    }
+    if (status == ESPL_OK) {
+        status = take_work_space(spmm, err);
+    }
+    if (status != ESPL_OK) {
+        espl_cuda_spmm_destroy(spmm);
+        return status;
+    }
+    *out = spmm;
+    return ESPL_OK;
+}
+
+extern "C" void espl_cuda_spmm_destroy(struct espl_cuda_spmm *spmm)
+{
+    if (spmm == NULL) {
+        return;
+    }
+    espl_cuda_free(spmm->args.partial);
+    espl_cuda_free(const_cast<unsigned *>(spmm->args.bounds));
+    free(spmm);
+}
+
+extern "C" struct espl_cuda_spmm_choice espl_cuda_spmm_chosen(const struct espl_cuda_spmm *spmm)
+{
+    return spmm->choice;
+}
+
+extern "C" double espl_cuda_spmm_expected_seconds(const struct espl_cuda_spmm *spmm)
+{
+    return spmm->expected_seconds;
+}
+
+extern "C" enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm,
+                                               const struct espl_cuda_matrix *weights,
+                                               const struct espl_cuda_spmm_operands *operands,
+                                               bool overlap, void *stream, struct espl_error *err)
+{
+    const struct espl_cuda_matrix *matrix = weights != NULL ? weights : spmm->matrix;
+    struct spmm_args args = spmm->args;
+    const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
+    if (operands->tokens == 0 || operands->tokens > spmm->tokens ||
+        operands->y_stride < matrix->rows ||
+        reinterpret_cast<uintptr_t>(operands->x) % ESPL_CUDA_SPMM_ALIGN != 0) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "operands of %zu tokens in rows of %zu do not fit a product of %zu x %zu "
+                         "for up to %zu tokens",
+                         operands->tokens, operands->y_stride, matrix->rows, matrix->cols,
+                         spmm->tokens);
+    }
+    args.data = matrix->data;
+    args.index = reinterpret_cast<const uint2 *>(matrix->index);
+    args.x = operands->x;
+    args.x_tile_bytes =
+        static_cast<unsigned>(espl_cuda_activation_bytes(SPMM_COLUMNS, matrix->cols));
+    args.y = operands->y;
+    args.y_stride = static_cast<unsigned>(operands->y_stride);
+    args.tokens = static_cast<unsigned>(operands->tokens);
+    cudaLaunchAttribute attribute;
+    cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim =
+        dim3(spmm->choice.parts, static_cast<unsigned>((operands->tokens + group - 1) / group),
+             spmm->choice.splits);
+    config.blockDim = dim3(spmm->warps * SPMM_WARP);
+    config.dynamicSmemBytes = spmm->shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &attribute;
+    config.numAttrs = overlap && spmm->can_overlap ? 1 : 0;
+    void *parameters[] = {&args};
+    return espl_cuda_check(cudaLaunchKernelExC(&config, spmm->kernel, parameters),
+                           "cannot launch an SpMM kernel", err);
+}

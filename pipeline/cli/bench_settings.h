@@ -1,0 +1,31 @@
+/* Repeatable settings of benches: shapes, numbers, names. */
+#ifndef ESPL_CLI_BENCH_SETTINGS_H
+#define ESPL_CLI_BENCH_SETTINGS_H
+
+#include "cli/command.h"
+
+#include <stddef.h>
+
+enum { ESPL_BENCH_MOST_SETTINGS = 64 };
+
+struct espl_bench_size {
+    size_t rows;
+    size_t cols;
+};
+
+/** Values of --shape (ROWSxCOLS, each 1 to most_side), or `usual` (usual_count of them) when none
+ * is given. sizes: room for ESPL_BENCH_MOST_SETTINGS. Errors: USAGE, NOMEM. */
+enum espl_status espl_bench_shapes_of(const struct espl_cli *cli,
+                                      const struct espl_bench_size *usual, size_t usual_count,
+                                      size_t most_side, struct espl_bench_size *sizes,
+                                      size_t *count, struct espl_error *err);
+/** Values of --sparsity, 0 to 1. Likewise. */
+enum espl_status espl_bench_shares_of(const struct espl_cli *cli, const double *usual,
+                                      size_t usual_count, double *shares, size_t *count,
+                                      struct espl_error *err);
+/** Values of a repeatable option of whole numbers, 1 to highest. Likewise. */
+enum espl_status espl_bench_counts_of(const struct espl_cli *cli, const char *option,
+                                      const size_t *usual, size_t usual_count, size_t highest,
+                                      size_t *counts, size_t *count, struct espl_error *err);
+
+#endif

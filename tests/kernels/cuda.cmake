@@ -1,0 +1,8 @@
+espl_unit_test(test_dense_device LINK espl_kernels SOURCES iebme_fixture.c)
+espl_unit_test(test_cuda_spmm LINK espl_kernels SOURCES iebme_fixture.c LABELS gpu TIMEOUT 300)
+if(CMAKE_CUDA_COMPILER)
+    # Skipped without cuobjdump.
+    add_test(NAME cuda-sass COMMAND ${PROJECT_SOURCE_DIR}/kernels/cuda/check_sass.sh
+             $<TARGET_FILE:espl_kernels>)
+    set_tests_properties(cuda-sass PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 300)
+endif()

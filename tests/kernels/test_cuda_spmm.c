@@ -1,0 +1,411 @@
+/* The CUDA kernels against the reference backend, integer by integer: every form of the weights,
+ * every number of tokens, tails, and cuts of the work that the rule would not choose. Skipped on
+ * machines without a CUDA device. */
+#include "core/codes.h"
+#include "espalier/cuda_memory.h"
+#include "espalier/cuda_probe.h"
+#include "espalier/cuda_spmm.h"
+#include "espalier/kernels.h"
+#include "kernels/iebme_fixture.h"
+#include "support/cmocka_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0x5A, POISON_WORD = 0x5A5A5A5A, Y_PAD = 3 };
+
+static void check(enum espl_status status, const struct espl_error *err)
+{
+    if (status != ESPL_OK) {
+        fail_msg("%s (%s)", err->message, err->hint);
+    }
+}
+
+/* Says why nothing is tested. */
+static bool has_device(void)
+{
+    static struct espl_cuda_info info;
+    struct espl_error err;
+    if (espl_cuda_probe(&info, &err) != ESPL_OK) {
+        print_message("SKIPPED, NOT TESTED: %s\n", err.message);
+        return false;
+    }
+    return true;
+}
+
+/* One product: weights and activations on the host, expected sums, operands on the device. */
+struct product {
+    size_t rows, cols, tokens;
+    int8_t *codes;     /* (rows, cols) */
+    int8_t *x;         /* (tokens, cols) */
+    int32_t *expected; /* (tokens, rows) */
+    int32_t *y;        /* (tokens, y_stride), from the device */
+    void *device_x, *device_y;
+    struct espl_cuda_spmm_operands operands;
+};
+
+static size_t y_bytes(const struct product *p)
+{
+    return p->tokens * p->operands.y_stride * sizeof *p->y;
+}
+
+/* expected <- the reference backend's product with all scales 1: its floats hold these integers
+ * exactly, since cols * 8 * 8 is below 2^24. */
+static void compute_expected(struct product *p)
+{
+    struct espl_error err;
+    struct espl_backend *ref = NULL;
+    const struct espl_quant_shape shape = {p->tokens, p->cols, p->rows, 0, 0, 1, 4, 4};
+    uint8_t *packed = malloc(p->rows * espl_codes_stride(p->cols, 4));
+    float *ones = malloc((p->rows + p->tokens) * sizeof *ones);
+    float *y = malloc(p->tokens * p->rows * sizeof *y);
+    assert_non_null(packed);
+    assert_non_null(ones);
+    assert_non_null(y);
+    for (size_t i = 0; i < p->rows + p->tokens; i++) {
+        ones[i] = 1.0F;
+    }
+    espl_codes_pack(p->codes, p->rows, p->cols, 4, packed);
+    check(espl_backend_open("ref", 1, &ref, &err), &err);
+    const struct espl_quant_activations a = {p->x, ones, NULL, NULL};
+    const struct espl_quant_weights w = {packed, ones, NULL, NULL, NULL};
+    check(espl_backend_ops(ref)->gemm_w4a4(ref, &shape, &a, &w, y, &err), &err);
+    for (size_t i = 0; i < p->tokens * p->rows; i++) {
+        p->expected[i] = (int32_t)y[i];
+    }
+    espl_backend_close(ref);
+    free(packed);
+    free(ones);
+    free(y);
+}
+
+static void upload_activations(struct product *p)
+{
+    struct espl_error err;
+    void *codes = NULL;
+    check(espl_cuda_alloc(p->tokens * p->cols, &codes, &err), &err);
+    check(espl_cuda_alloc(espl_cuda_activation_bytes(p->tokens, p->cols), &p->device_x, &err),
+          &err);
+    check(espl_cuda_upload(codes, p->x, p->tokens * p->cols, &err), &err);
+    check(espl_cuda_pack_activations(codes, p->tokens, p->cols, p->device_x, NULL, &err), &err);
+    check(espl_cuda_synchronize(&err), &err);
+    espl_cuda_free(codes);
+    p->operands.x = p->device_x;
+}
+
+static void make_product(struct espl_rng *rng, size_t rows, size_t cols, size_t tokens,
+                         unsigned bits, double sparsity, struct product *p)
+{
+    struct espl_error err;
+    *p = (struct product){.rows = rows, .cols = cols, .tokens = tokens};
+    p->codes = fixture_codes(rng, rows, cols, bits, sparsity);
+    p->x = fixture_codes(rng, tokens, cols, 4, 0.1);
+    p->expected = malloc(tokens * rows * sizeof *p->expected);
+    p->y = malloc(tokens * (rows + Y_PAD) * sizeof *p->y);
+    assert_non_null(p->expected);
+    assert_non_null(p->y);
+    compute_expected(p);
+    check(espl_cuda_alloc(tokens * (rows + Y_PAD) * sizeof *p->y, &p->device_y, &err), &err);
+    p->operands = (struct espl_cuda_spmm_operands){
+        .y = p->device_y, .y_stride = rows + Y_PAD, .tokens = tokens};
+    upload_activations(p);
+}
+
+static void free_product(struct product *p)
+{
+    free(p->codes);
+    free(p->x);
+    free(p->expected);
+    free(p->y);
+    espl_cuda_free(p->device_x);
+    espl_cuda_free(p->device_y);
+}
+
+/* y holds the expected sums for the first `tokens` tokens, and poison elsewhere. */
+static void expect_sums(const struct product *p, size_t tokens, const char *what)
+{
+    for (size_t t = 0; t < p->tokens; t++) {
+        for (size_t r = 0; r < p->operands.y_stride; r++) {
+            const int32_t got = p->y[t * p->operands.y_stride + r];
+            const int32_t wanted =
+                t < tokens && r < p->rows ? p->expected[t * p->rows + r] : POISON_WORD;
+            if (got != wanted) {
+                fail_msg("%s, %zu x %zu, %zu tokens: y[%zu][%zu] is %d, not %d", what, p->rows,
+                         p->cols, tokens, t, r, got, wanted);
+            }
+        }
+    }
+}
+
+static void run_once(struct product *p, const struct espl_cuda_spmm *spmm, size_t tokens,
+                     const char *what)
+{
+    struct espl_error err;
+    p->operands.tokens = tokens;
+    check(espl_cuda_fill(p->device_y, POISON, y_bytes(p), &err), &err);
+    check(espl_cuda_spmm_run(spmm, NULL, &p->operands, false, NULL, &err), &err);
+    check(espl_cuda_download(p->y, p->device_y, y_bytes(p), &err), &err);
+    expect_sums(p, tokens, what);
+}
+
+static struct espl_cuda_matrix *upload_bits(const struct product *p, unsigned bits)
+{
+    struct espl_error err;
+    struct espl_dense_device device = {.data = NULL};
+    struct espl_cuda_matrix *out = NULL;
+    check(espl_dense_device_encode(p->codes, p->rows, p->cols, bits, &device, &err), &err);
+    check(espl_cuda_matrix_create_dense(&device, &out, &err), &err);
+    espl_dense_device_free(&device);
+    return out;
+}
+
+/* The forms in which the weights can be on the device. */
+static const struct form {
+    const char *name;
+    enum espl_iebme_areas unit;
+} forms[] = {
+    {"1x1", ESPL_IEBME_1X1}, {"1x2", ESPL_IEBME_1X2},     {"2x1", ESPL_IEBME_2X1},
+    {"2x2", ESPL_IEBME_2X2}, {"dense", ESPL_IEBME_DENSE},
+};
+enum { FORMS = sizeof forms / sizeof forms[0], SLICE = 512 };
+
+static struct espl_cuda_matrix *upload_form(const struct product *p, const struct form *form)
+{
+    struct espl_error err;
+    struct espl_iebme_plan plan;
+    struct espl_iebme_matrix matrix = {.masks = NULL};
+    struct espl_iebme_device device = {.index = NULL};
+    struct espl_cuda_matrix *out = NULL;
+    const struct espl_iebme_layout layout = {p->rows, p->cols, 4, ESPL_IEBME_AUTO,
+                                             ESPL_IEBME_SCOPE_NONE};
+    if (form->unit == ESPL_IEBME_DENSE) {
+        return upload_bits(p, 4);
+    }
+    fixture_encode(p->codes, &layout, NULL, &plan, &matrix);
+    check(espl_iebme_device_encode(&matrix, form->unit, SLICE, &device, &err), &err);
+    check(espl_cuda_matrix_create_iebme(&device, &out, &err), &err);
+    espl_iebme_matrix_free(&matrix);
+    espl_iebme_device_free(&device);
+    return out;
+}
+
+static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
+                       const struct espl_cuda_spmm_choice *wanted, size_t tokens, const char *what)
+{
+    struct espl_error err;
+    struct espl_cuda_spmm *spmm = NULL;
+    check(espl_cuda_spmm_create(matrix, p->tokens, wanted, &spmm, &err), &err);
+    run_once(p, spmm, tokens, what);
+    run_once(p, spmm, tokens, what); /* the work space is as it was */
+    espl_cuda_spmm_destroy(spmm);
+}
+
+static void try_all_forms(struct product *p, size_t tokens)
+{
+    for (size_t f = 0; f < FORMS; f++) {
+        struct espl_cuda_matrix *matrix = upload_form(p, &forms[f]);
+        try_matrix(p, matrix, NULL, tokens, forms[f].name);
+        espl_cuda_matrix_destroy(matrix);
+    }
+}
+
+static void test_sizes__same_integers_as_ref(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 1},      {16, 512},  {17, 513},   {33, 100},  {40, 1287},
+                                       {300, 2048}, {70, 5000}, {2200, 640}, {130, 4608}};
+    struct espl_rng rng = espl_rng_stream(21, "cuda-spmm", 0);
+    if (!has_device()) {
+        skip();
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct product p;
+        make_product(&rng, shapes[i][0], shapes[i][1], 8, 4, 0.5, &p);
+        try_all_forms(&p, 8);
+        free_product(&p);
+    }
+}
+
+static void test_tokens__every_number(void **state)
+{
+    (void)state;
+    struct espl_rng rng = espl_rng_stream(22, "cuda-spmm", 0);
+    if (!has_device()) {
+        skip();
+    }
+    for (size_t tokens = 1; tokens <= 65; tokens += tokens < 33 ? 1 : 8) {
+        struct product p;
+        make_product(&rng, 50, 1100, tokens, 4, 0.5, &p);
+        try_all_forms(&p, tokens);
+        try_all_forms(&p, (tokens + 1) / 2); /* fewer than prepared for */
+        free_product(&p);
+    }
+}
+
+static void test_sparsity__none_to_all(void **state)
+{
+    (void)state;
+    static const double levels[] = {0.0, 0.05, 0.3, 0.4, 0.5, 0.7, 0.95, 1.0};
+    struct espl_rng rng = espl_rng_stream(23, "cuda-spmm", 0);
+    if (!has_device()) {
+        skip();
+    }
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        struct product p;
+        make_product(&rng, 100, 1536, 11, 4, levels[i], &p);
+        try_all_forms(&p, 11);
+        free_product(&p);
+    }
+}
+
+/* Full and empty chunks side by side, and columns with and without weights. */
+static void test_uneven__full_and_empty_chunks(void **state)
+{
+    (void)state;
+    struct espl_rng rng = espl_rng_stream(24, "cuda-spmm", 0);
+    struct product p;
+    if (!has_device()) {
+        skip();
+    }
+    make_product(&rng, 400, 2048, 8, 4, 0.0, &p);
+    for (size_t r = 0; r < p.rows; r++) {
+        for (size_t c = 0; c < p.cols; c++) {
+            const bool empty = (r / 16 + c / 512) % 3 == 0 || (r / 16 % 5 == 1 && c % 2 == 0);
+            p.codes[r * p.cols + c] = empty ? 0 : p.codes[r * p.cols + c];
+        }
+    }
+    compute_expected(&p);
+    try_all_forms(&p, 8);
+    free_product(&p);
+}
+
+static void test_bits__2_3_and_4_dense(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 8, 9, 17, 40};
+    struct espl_rng rng = espl_rng_stream(25, "cuda-spmm", 0);
+    if (!has_device()) {
+        skip();
+    }
+    for (unsigned bits = 2; bits <= 4; bits++) {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            struct product p;
+            make_product(&rng, 77, 1999, counts[i], bits, 0.3, &p);
+            struct espl_cuda_matrix *matrix = upload_bits(&p, bits);
+            try_matrix(&p, matrix, NULL, counts[i], "dense bits");
+            espl_cuda_matrix_destroy(matrix);
+            free_product(&p);
+        }
+    }
+}
+
+/* warps, splits, window, stages, parts */
+static const struct espl_cuda_spmm_choice cuts[] = {
+    {14, 1, 1, 2, 64}, {5, 1, 5, 2, 3},  {8, 2, 2, 3, 7},  {1, 1, 1, 2, 2},
+    {12, 3, 3, 2, 0},  {4, 5, 1, 4, 40}, {9, 1, 3, 3, 11}, {8, 4, 2, 2, 384},
+};
+
+static void test_cuts__do_not_change_the_result(void **state)
+{
+    (void)state;
+    struct espl_rng rng = espl_rng_stream(26, "cuda-spmm", 0);
+    if (!has_device()) {
+        skip();
+    }
+    for (size_t tokens = 7; tokens <= 27; tokens += 10) {
+        struct product p;
+        make_product(&rng, 2000, 2600, tokens, 4, 0.5, &p);
+        for (size_t f = 0; f < FORMS; f++) {
+            struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
+            for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+                struct espl_cuda_spmm_choice cut = cuts[i];
+                if (forms[f].unit == ESPL_IEBME_DENSE) { /* has 16 or, for 8 tokens, 20 */
+                    cut.warps = tokens <= 8 && i % 2 == 0 ? 20 : 16;
+                }
+                try_matrix(&p, matrix, &cut, tokens, forms[f].name);
+            }
+            espl_cuda_matrix_destroy(matrix);
+        }
+        free_product(&p);
+    }
+}
+
+/* Launches that overlap, split columns and share the device with other products all the time. */
+static void test_repeats__two_hundred_times_the_same_bits(void **state)
+{
+    (void)state;
+    enum { LAUNCHES = 200 };
+    struct espl_rng rng = espl_rng_stream(27, "cuda-spmm", 0);
+    struct espl_error err;
+    struct product p;
+    if (!has_device()) {
+        skip();
+    }
+    make_product(&rng, 1500, 3072, 8, 4, 0.5, &p);
+    for (size_t f = 0; f < FORMS; f++) {
+        const struct espl_cuda_spmm_choice wanted = {.splits = 3};
+        struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
+        struct espl_cuda_spmm *spmm = NULL;
+        void *outputs = NULL;
+        check(espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err), &err);
+        check(espl_cuda_alloc(LAUNCHES * y_bytes(&p), &outputs, &err), &err);
+        check(espl_cuda_fill(outputs, POISON, LAUNCHES * y_bytes(&p), &err), &err);
+        for (size_t i = 0; i < LAUNCHES; i++) {
+            struct espl_cuda_spmm_operands operands = p.operands;
+            operands.y = (int32_t *)outputs + i * y_bytes(&p) / sizeof(int32_t);
+            check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
+        }
+        for (size_t i = 0; i < LAUNCHES; i++) {
+            check(espl_cuda_download(p.y, (char *)outputs + i * y_bytes(&p), y_bytes(&p), &err),
+                  &err);
+            expect_sums(&p, p.tokens, forms[f].name);
+        }
+        espl_cuda_free(outputs);
+        espl_cuda_spmm_destroy(spmm);
+        espl_cuda_matrix_destroy(matrix);
+    }
+    free_product(&p);
+}
+
+static void test_refusals__say_what_does_not_fit(void **state)
+{
+    (void)state;
+    struct espl_rng rng = espl_rng_stream(28, "cuda-spmm", 0);
+    struct espl_error err;
+    struct product p;
+    struct espl_cuda_spmm *spmm = NULL;
+    if (!has_device()) {
+        skip();
+    }
+    make_product(&rng, 20, 600, 4, 4, 0.5, &p);
+    struct espl_cuda_matrix *matrix = upload_form(&p, &forms[0]);
+    const struct espl_cuda_spmm_choice too_many = {.warps = 17};
+    assert_int_equal(espl_cuda_spmm_create(matrix, 4, &too_many, &spmm, &err), ESPL_E_UNSUPPORTED);
+    check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
+    struct espl_cuda_spmm_operands operands = p.operands;
+    operands.tokens = 5;
+    assert_int_equal(espl_cuda_spmm_run(spmm, NULL, &operands, false, NULL, &err),
+                     ESPL_E_UNSUPPORTED);
+    operands = p.operands;
+    operands.y_stride = 19;
+    assert_int_equal(espl_cuda_spmm_run(spmm, NULL, &operands, false, NULL, &err),
+                     ESPL_E_UNSUPPORTED);
+    espl_cuda_spmm_destroy(spmm);
+    espl_cuda_matrix_destroy(matrix);
+    free_product(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes__same_integers_as_ref),
+        cmocka_unit_test(test_tokens__every_number),
+        cmocka_unit_test(test_sparsity__none_to_all),
+        cmocka_unit_test(test_uneven__full_and_empty_chunks),
+        cmocka_unit_test(test_bits__2_3_and_4_dense),
+        cmocka_unit_test(test_cuts__do_not_change_the_result),
+        cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),
+        cmocka_unit_test(test_refusals__say_what_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
