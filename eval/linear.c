@@ -120,6 +120,23 @@ enum espl_status espl_linear_begin(struct espl_forward *forward, const struct es
     return status;
 }
 
+/* Packed and encoded codes give the same bits. */
+static enum espl_status multiply(struct espl_forward *forward, const struct espl_quant_shape *shape,
+                                 const struct espl_quant_activations *codes,
+                                 const struct espl_quant_linear *linear, float *y,
+                                 struct espl_error *err)
+{
+    if (linear->encoded != NULL) {
+        const struct espl_iebme_weights weights = {linear->encoded, linear->scales,
+                                                   linear->outlier_codes, linear->outlier_scales,
+                                                   linear->bias};
+        return forward->ops->spmm_iebme(forward->backend, shape, codes, &weights, y, err);
+    }
+    const struct espl_quant_weights weights = {linear->codes, linear->scales, linear->outlier_codes,
+                                               linear->outlier_scales, linear->bias};
+    return forward->ops->gemm_w4a4(forward->backend, shape, codes, &weights, y, err);
+}
+
 static enum espl_status run_coded(struct espl_forward *forward,
                                   const struct espl_coded_linear *coded,
                                   struct espl_linear_input *input, float *y, struct espl_error *err)
@@ -136,8 +153,6 @@ static enum espl_status run_coded(struct espl_forward *forward,
         .activation_bits = coded->activation_bits,
     };
     const struct espl_quant_activations codes = codes_for(forward, shape.outliers);
-    const struct espl_quant_weights weights = {linear->codes, linear->scales, linear->outlier_codes,
-                                               linear->outlier_scales, linear->bias};
     enum espl_status status = ESPL_OK;
     if (!input->coded) {
         status = forward->ops->quantize_act(forward->backend, &shape, input->x,
@@ -146,7 +161,7 @@ static enum espl_status run_coded(struct espl_forward *forward,
         input->coded = status == ESPL_OK;
     }
     if (status == ESPL_OK) {
-        status = forward->ops->gemm_w4a4(forward->backend, &shape, &codes, &weights, y, err);
+        status = multiply(forward, &shape, &codes, linear, y, err);
     }
     espl_forward_lap(forward, &forward->times.gemm);
     return status;
@@ -158,7 +173,7 @@ enum espl_status espl_linear_run(struct espl_forward *forward, const struct espl
 {
     const struct espl_coded_linear *coded = &block->coded[role];
     enum espl_status status = ESPL_OK;
-    if (coded->linear.codes != NULL) {
+    if (espl_coded_is_present(coded)) {
         status = run_coded(forward, coded, input, y, err);
     } else {
         const bool simulated = block->simulated[role] && input->simulated != NULL;

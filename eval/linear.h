@@ -1,5 +1,5 @@
-/* A block's linears behind one small interface: float32 weights, or integer codes. All linears that
- * read one input share its activation codes. Internal to eval. */
+/* A block's linears behind one small interface: float32 weights, or integer codes, packed or
+ * encoded. All linears that read one input share its activation codes. Internal to eval. */
 #ifndef ESPL_EVAL_LINEAR_H
 #define ESPL_EVAL_LINEAR_H
 

@@ -1,5 +1,6 @@
-/* Quantised linears of a model.quant/1 artifact: integer codes, scales, INT8 outlier channels and
- * the orders their columns stand in [Atom, sections 4.1 and 4.2; docs/quantisation.md].
+/* Quantised linears of a model.quant/1 or model.iebme/1 artifact: integer codes, scales, INT8
+ * outlier channels and the orders their columns stand in [Atom, sections 4.1 and 4.2;
+ * docs/quantisation.md].
  *
  * Stored at /layers/NNN/<module>/: codes (packed, core/codes.h), scales, outlier_codes,
  * outlier_scales, mask, bias. Stored at /layers/NNN/: order_attention_in, order_attention_out,
@@ -10,6 +11,7 @@
 #ifndef ESPL_MODEL_QUANTISED_H
 #define ESPL_MODEL_QUANTISED_H
 
+#include "espalier/iebme.h"
 #include "model/model.h"
 
 enum { ESPL_QUANT_MAX_WIDTHS = 4, ESPL_QUANT_FLOAT_BITS = 16, ESPL_QUANT_OUTLIER_BITS = 8 };
@@ -71,21 +73,23 @@ struct espl_quant_linear {
     size_t groups;
     size_t rows_per_scale;
     unsigned weight_bits;
-    uint8_t *codes;        /* (out, espl_codes_stride(normal, weight_bits)) */
-    float *scales;         /* (ceil(out / rows_per_scale), groups) */
-    int8_t *outlier_codes; /* (out, outliers); NULL without */
-    float *outlier_scales; /* (out); NULL without */
-    uint8_t *mask;         /* (out, ceil(in / 8)) kept weights; NULL: none, or not asked for */
-    float *bias;           /* (out), rows as stored here; NULL without */
-    int32_t *order;        /* (in) original column at each place; NULL = as they are */
-    int32_t *row_order;    /* (out) original row at each place; NULL = as they are */
+    uint8_t *codes; /* (out, espl_codes_stride(normal, weight_bits)); NULL when encoded */
+    struct espl_iebme_matrix *encoded; /* (out, normal) instead of codes: model/iebme_linear.h */
+    float *scales;                     /* (ceil(out / rows_per_scale), groups) */
+    int8_t *outlier_codes;             /* (out, outliers); NULL without */
+    float *outlier_scales;             /* (out); NULL without */
+    uint8_t *mask;      /* (out, ceil(in / 8)) kept weights; NULL: none, or not asked for */
+    float *bias;        /* (out), rows as stored here; NULL without */
+    int32_t *order;     /* (in) original column at each place; NULL = as they are */
+    int32_t *row_order; /* (out) original row at each place; NULL = as they are */
     bool gathered; /* the input already stands in `order`: the linears before have permuted rows */
 };
 
 void espl_quant_linear_free(struct espl_quant_linear *linear);
-/** Reads the linear `role` of block `layer`. with_mask: the mask too. *linear: freed by the caller,
- *  empty after an error. Errors: NOTFOUND (not quantised), CORRUPT (sizes that do not fit, an order
- *  that is no permutation, a scale that is not positive and finite), NOMEM, IO. */
+/** Reads the linear `role` of block `layer`; encoded codes are decoded. with_mask: the mask too.
+ *  *linear: freed by the caller, empty after an error. Errors: NOTFOUND (not quantised), CORRUPT
+ * (sizes that do not fit, an order that is no permutation, a scale that is not positive and
+ * finite), NOMEM, IO. */
 enum espl_status espl_quant_linear_read(struct espl_model *model, int64_t layer,
                                         enum espl_role role, bool with_mask,
                                         struct espl_quant_linear *linear, struct espl_error *err);
@@ -97,8 +101,9 @@ enum espl_status espl_quant_linear_read_from(struct espl_artifact *artifact,
                                              enum espl_role role, bool with_mask,
                                              struct espl_quant_linear *linear,
                                              struct espl_error *err);
-/** Writes the datasets of a linear, whose weight is `weight`, to an output or unit. The bias is
- *  written when row_order is there. Orders are written by espl_quant_order_write(). */
+/** Writes the datasets of a linear, whose weight is `weight`, to an output or unit: codes, or their
+ *  encoded form. The bias is written when row_order is there, unless the codes are encoded (such a
+ *  model holds it in original order). Orders are written by espl_quant_order_write(). */
 enum espl_status espl_quant_linear_write(struct espl_artifact *artifact,
                                          const struct espl_tensor_spec *weight,
                                          const struct espl_quant_linear *linear,
@@ -107,18 +112,20 @@ enum espl_status espl_quant_order_write(struct espl_artifact *artifact, int64_t 
                                         enum espl_quant_site site, const int32_t *order,
                                         size_t count, struct espl_error *err);
 /** dst (rows, in): rows [row, row + rows) in original row and column order, scale * code in
- * float32. Errors: NOMEM. */
+ * float32, from codes (not encoded). Errors: NOMEM. */
 enum espl_status espl_quant_linear_dequantise(const struct espl_quant_linear *linear, size_t row,
                                               size_t rows, float *dst, struct espl_error *err);
 /** Mask bits of these rows in original row and column order; all ones without a mask. */
 void espl_quant_linear_original_mask(const struct espl_quant_linear *linear, size_t row,
                                      size_t rows, uint8_t *mask);
-/** Bytes of codes, scales, outliers and outlier scales. */
+/** Bytes of packed codes, scales, outliers and outlier scales. */
 uint64_t espl_quant_linear_bytes(const struct espl_quant_linear *linear);
+/** Of these, what stays beside the codes in every format: scales, outliers and their scales. */
+uint64_t espl_quant_linear_side_bytes(const struct espl_quant_linear *linear);
 
-/** Scheme of a quantised model; NULL for others. */
+/** Scheme of a quantised or encoded model; NULL for others. */
 const struct espl_quant_scheme *espl_model_quant_scheme(const struct espl_model *model);
-/** Is this weight stored as integer codes? */
+/** Is this weight stored as integer codes, packed or encoded? */
 bool espl_model_is_quantised(const struct espl_model *model, const struct espl_tensor_spec *spec);
 /** Starts a quantised model over `base`: description (with "quantisation" from `quantisation` and,
  *  when the base has one, its "pruning"; both borrowed) and attributes. */

@@ -1,0 +1,2 @@
+espalier stages row-reorder
+espalier stages iebme-encode
