@@ -265,12 +265,13 @@ static enum espl_status check_masks(const struct espl_iebme_matrix *matrix, size
         uint64_t words[ESPL_IEBME_MASK_WORDS_MAX] = {0};
         espl_iebme_load_tile(reader->panel, &panel, 0, c, order, tile);
         espl_iebme_row_masks(tile, rows);
-        (void)espl_iebme_union_mask(rows, areas, words); /* the words alone are compared */
-        if (memcmp(words, matrix->masks + at, espl_iebme_grids[areas].words * sizeof *words) != 0) {
+        (void)espl_iebme_union_mask(rows, areas, words);     /* the words alone are compared */
+        const size_t stored = espl_iebme_grids[areas].words; /* 0: there may be no masks at all */
+        if (stored > 0 && memcmp(words, matrix->masks + at, stored * sizeof *words) != 0) {
             return espl_fail(err, ESPL_E_CORRUPT,
                              "the mask of tile %zu marks a place where all values are 0", t);
         }
-        at += espl_iebme_grids[areas].words;
+        at += stored;
     }
     return ESPL_OK;
 }

@@ -1,11 +1,14 @@
-/* From a mask row and packed values to a row of bytes: the inner loop of every decoder. Three ways
- * with one result: plain C eight values at a time, BMI2 bit deposit, AVX-512 byte expansion. */
+/* From a mask row and packed values to a row of bytes: the inner loop of every decoder. Four ways
+ * with one result: plain C eight values at a time, BMI2 bit deposit, AVX-512 byte expansion, and
+ * table look-ups with NEON. */
 #include "kernels/formats/iebme_internal.h"
 
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define EVERY_BYTE UINT64_C(0x0101010101010101)
@@ -153,6 +156,26 @@ ESPL_AVX512 static void expand_avx512(const struct espl_iebme_stream *stream, ui
 }
 #endif
 
+#if defined(__aarch64__)
+/* A byte of the result is the code whose number is the count of mask bits below it: a sum over the
+ * bytes of the spread mask, which one multiplication gives. Look-ups out of range are 0. */
+static void expand_neon(const struct espl_iebme_stream *stream, uint64_t first, uint64_t mask,
+                        unsigned width, int8_t *out)
+{
+    const uint8x8_t place = vcreate_u8(UINT64_C(0x8040201008040201));
+    const uint8x8_t one = vdup_n_u8(1);
+    for (unsigned c = 0; c < width; c += 8) {
+        const uint8x8_t there = vtst_u8(vdup_n_u8((uint8_t)(mask >> c)), place);
+        const uint64_t spread = vget_lane_u64(vreinterpret_u64_u8(vand_u8(there, one)), 0);
+        const uint64_t counts = spread * EVERY_BYTE; /* ones up to and with each byte */
+        const uint8x8_t number = vorn_u8(vsub_u8(vcreate_u8(counts), one), there);
+        const int8x8_t codes = vcreate_s8(spread_plain(load_bits(stream, first), stream->bits));
+        vst1_s8(out + c, vtbl1_s8(codes, vreinterpret_s8_u8(number)));
+        first += counts >> 56;
+    }
+}
+#endif
+
 espl_iebme_expand_fn *espl_iebme_expander(enum espl_iebme_path path)
 {
     if (path == ESPL_IEBME_PLAIN) {
@@ -168,15 +191,23 @@ espl_iebme_expand_fn *espl_iebme_expander(enum espl_iebme_path path)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
         return expand_avx512;
     }
+#elif defined(__aarch64__)
+    if (path == ESPL_IEBME_NEON) {
+        return expand_neon; /* part of every 64-bit Arm */
+    }
 #endif
     return NULL;
 }
 
 espl_iebme_expand_fn *espl_iebme_best_expander(void)
 {
-    espl_iebme_expand_fn *best = espl_iebme_expander(ESPL_IEBME_AVX512);
-    if (best == NULL) {
-        best = espl_iebme_expander(ESPL_IEBME_BMI2);
+    static const enum espl_iebme_path by_speed[] = {ESPL_IEBME_AVX512, ESPL_IEBME_BMI2,
+                                                    ESPL_IEBME_NEON};
+    for (size_t i = 0; i < sizeof by_speed / sizeof by_speed[0]; i++) {
+        espl_iebme_expand_fn *expand = espl_iebme_expander(by_speed[i]);
+        if (expand != NULL) {
+            return expand;
+        }
     }
-    return best != NULL ? best : espl_iebme_expander(ESPL_IEBME_PLAIN);
+    return expand_plain;
 }

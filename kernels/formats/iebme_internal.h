@@ -72,8 +72,8 @@ typedef void espl_iebme_expand_fn(const struct espl_iebme_stream *stream, uint64
                                   uint64_t mask, unsigned width, int8_t *out);
 
 /** Ways to expand a row; all give the same result. */
-enum espl_iebme_path { ESPL_IEBME_PLAIN, ESPL_IEBME_BMI2, ESPL_IEBME_AVX512 };
-enum { ESPL_IEBME_PATHS = 3 };
+enum espl_iebme_path { ESPL_IEBME_PLAIN, ESPL_IEBME_BMI2, ESPL_IEBME_AVX512, ESPL_IEBME_NEON };
+enum { ESPL_IEBME_PATHS = 4 };
 
 /** NULL when this CPU or build lacks it. */
 espl_iebme_expand_fn *espl_iebme_expander(enum espl_iebme_path path);

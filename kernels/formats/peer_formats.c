@@ -80,19 +80,11 @@ static enum espl_status decode_dense(const struct espl_peer_matrix *matrix, int8
 
 /* ---- CSR: values, columns, row offsets ---- */
 
-static size_t count_nonzeros(const int8_t *codes, size_t count)
-{
-    size_t nonzeros = 0;
-    for (size_t i = 0; i < count; i++) {
-        nonzeros += codes[i] != 0 ? 1 : 0;
-    }
-    return nonzeros;
-}
-
 static enum espl_status plan_csr(const struct espl_peer_source *source, size_t column_bytes,
                                  size_t bytes[ESPL_PEER_SECTIONS], struct espl_error *err)
 {
-    const size_t nonzeros = count_nonzeros(source->codes, source->rows * source->cols);
+    const size_t nonzeros =
+        (size_t)espl_format_nonzeros(source->codes, source->rows * source->cols);
     const uint64_t columns_at_most = UINT64_C(1) << (8 * column_bytes);
     if (source->cols > columns_at_most || nonzeros > UINT32_MAX) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,

@@ -268,20 +268,36 @@ static size_t parse_small(const char *text, uint32_t *out)
     return is_digit(text[2]) ? 0 : 2;
 }
 
-bool espl_parse_nm(const char *text, struct espl_nm *out)
+/* Two small numbers of at most 64 around a separator. */
+static bool parse_pair(const char *text, char separator, uint32_t *first, uint32_t *second)
 {
-    enum { NM_MAX = 64 };
-    struct espl_nm nm = {0, 0};
-    const size_t first = parse_small(text, &nm.n);
-    if (first == 0 || text[first] != ':') {
+    enum { LARGEST = 64 };
+    const size_t len = parse_small(text, first);
+    if (len == 0 || text[len] != separator) {
         return false;
     }
-    const char *rest = text + first + 1;
-    const size_t second = parse_small(rest, &nm.m);
-    if (second == 0 || rest[second] != '\0' || nm.n > nm.m || nm.m > NM_MAX) {
+    const char *rest = text + len + 1;
+    const size_t rest_len = parse_small(rest, second);
+    return rest_len != 0 && rest[rest_len] == '\0' && *first <= LARGEST && *second <= LARGEST;
+}
+
+bool espl_parse_nm(const char *text, struct espl_nm *out)
+{
+    struct espl_nm nm = {0, 0};
+    if (!parse_pair(text, ':', &nm.n, &nm.m) || nm.n > nm.m) {
         return false;
     }
     *out = nm;
+    return true;
+}
+
+bool espl_parse_grid(const char *text, struct espl_grid *out)
+{
+    struct espl_grid grid = {0, 0};
+    if (!parse_pair(text, 'x', &grid.rows, &grid.cols)) {
+        return false;
+    }
+    *out = grid;
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* Texts with units: sizes, durations, N:M patterns, reals. Parsers take the whole text or nothing;
- * printers give the canonical form that enters hashes. */
+/* Texts with units: sizes, durations, N:M patterns, grids, reals. Parsers take the whole text or
+ * nothing; printers give the canonical form that enters hashes. */
 #ifndef ESPL_CORE_UNITS_H
 #define ESPL_CORE_UNITS_H
 
@@ -11,6 +11,12 @@
 struct espl_nm {
     uint32_t n;
     uint32_t m;
+};
+
+/** Rows x columns of a block of a matrix. */
+struct espl_grid {
+    uint32_t rows;
+    uint32_t cols;
 };
 
 /** Strict decimal integer, optional sign. */
@@ -26,6 +32,8 @@ bool espl_parse_size(const char *text, uint64_t *bytes);
 bool espl_parse_duration(const char *text, double *seconds);
 /** "2:4": 1 <= n <= m <= 64. */
 bool espl_parse_nm(const char *text, struct espl_nm *out);
+/** "2x4": two rows of four columns, 1 to 64 each. */
+bool espl_parse_grid(const char *text, struct espl_grid *out);
 
 enum { ESPL_UNIT_TEXT = 48 };
 /** Shortest decimal digits that read back to the same double, in any locale: "0.5", "100", "1e-6",

@@ -20,7 +20,9 @@ enum espl_param_type {
     ESPL_PARAM_PATH, /* const char *, owned by the job, as written (relative to the root folder) */
     ESPL_PARAM_DURATION, /* double, seconds */
     ESPL_PARAM_SIZE,     /* uint64_t, bytes */
-    ESPL_PARAM_NM        /* struct espl_nm */
+    ESPL_PARAM_NM,       /* struct espl_nm */
+    ESPL_PARAM_GRID      /* struct espl_grid; YAML takes {rows: R, cols: C}, either may be left out,
+                          * or RxC; "none" = {1, 1} */
 };
 
 /** Storage of a list parameter: `count` items of the type's field type. Owned by the job. */

@@ -55,6 +55,14 @@ static json_t *item_schema(const struct espl_param *param)
                          (param->flags & ESPL_PARAM_NULLABLE_NM) != 0
                              ? "^([1-9][0-9]?:[1-9][0-9]?|none)$"
                              : "^[1-9][0-9]?:[1-9][0-9]?$");
+    case ESPL_PARAM_GRID: {
+        json_t *side = json_pack("{s:s, s:i, s:i}", "type", "integer", "minimum", 1, "maximum", 64);
+        json_t *mapping =
+            json_pack("{s:s, s:{s:O, s:o}, s:b, s:i}", "type", "object", "properties", "rows", side,
+                      "cols", side, "additionalProperties", 0, "minProperties", 1);
+        return json_pack("{s:[{s:s, s:s}, o]}", "anyOf", "type", "string", "pattern",
+                         "^([1-9][0-9]?x[1-9][0-9]?|none)$", mapping);
+    }
     }
     return json_object();
 }

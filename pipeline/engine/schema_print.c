@@ -31,6 +31,7 @@ static json_t *value_json(const struct espl_param *param, const char *text)
     case ESPL_PARAM_DURATION:
     case ESPL_PARAM_SIZE:
     case ESPL_PARAM_NM:
+    case ESPL_PARAM_GRID:
         break;
     }
     const bool absent = text[0] == '\0' && (param->flags & ESPL_PARAM_OPTIONAL) != 0;

@@ -29,6 +29,9 @@ static const struct type_row type_rows[] = {
                          "write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB", "5GB"},
     [ESPL_PARAM_NM] = {sizeof(struct espl_nm), "an N:M pattern", "N:M patterns",
                        "write N weights kept of every M columns, 1 <= N <= M <= 64", "2:4"},
+    [ESPL_PARAM_GRID] = {sizeof(struct espl_grid), "rows and columns from 1 to 64, or none",
+                         "rows and columns from 1 to 64", "write a mapping or RxC",
+                         "{rows: 2, cols: 4}"},
 };
 
 static const double no_limit = 1e15;
@@ -298,15 +301,63 @@ static enum reading read_nm(const struct espl_param *param, const struct espl_no
     return READING_GOOD;
 }
 
-/* A scalar node into a slot of the item type. canonical: in the arena or static. */
+static enum reading keep_grid(const struct espl_grid *grid, void *slot, char text[ESPL_UNIT_TEXT])
+{
+    *(struct espl_grid *)slot = *grid;
+    if (grid->rows == 1 && grid->cols == 1) {
+        (void)snprintf(text, ESPL_UNIT_TEXT, "none");
+    } else {
+        (void)snprintf(text, ESPL_UNIT_TEXT, "%" PRIu32 "x%" PRIu32, grid->rows, grid->cols);
+    }
+    return READING_GOOD;
+}
+
+/* {rows: R, cols: C}; a side that is left out is 1. */
+static enum reading read_grid_mapping(const struct espl_node *node, void *slot,
+                                      char text[ESPL_UNIT_TEXT])
+{
+    enum { LARGEST = 64 };
+    struct espl_grid grid = {1, 1};
+    for (size_t i = 0; i < node->count; i++) {
+        const char *key = node->keys[i]->text;
+        const struct espl_node *side = node->items[i];
+        int64_t value = 0;
+        if ((strcmp(key, "rows") != 0 && strcmp(key, "cols") != 0) ||
+            side->type != ESPL_NODE_SCALAR || side->quoted || !espl_parse_int(side->text, &value)) {
+            return READING_WRONG_TYPE;
+        }
+        if (value < 1 || value > LARGEST) {
+            return READING_OUT_OF_RANGE;
+        }
+        *(key[0] == 'r' ? &grid.rows : &grid.cols) = (uint32_t)value;
+    }
+    return keep_grid(&grid, slot, text);
+}
+
+static enum reading read_grid(const struct espl_node *node, void *slot, char text[ESPL_UNIT_TEXT])
+{
+    struct espl_grid grid = {1, 1};
+    if (node->type == ESPL_NODE_MAPPING && node->count > 0) {
+        return read_grid_mapping(node, slot, text);
+    }
+    if (node->type != ESPL_NODE_SCALAR || espl_node_is_null(node) ||
+        (strcmp(node->text, "none") != 0 && !espl_parse_grid(node->text, &grid))) {
+        return READING_WRONG_TYPE;
+    }
+    return keep_grid(&grid, slot, text);
+}
+
+/* A node into a slot of the item type; all types but the grid are scalars. canonical: in the arena
+ * or static. */
 static enum reading read_scalar(const struct espl_param *param, const struct espl_node *node,
                                 void *slot, struct espl_arena *arena, const char **canonical)
 {
-    if (node->type != ESPL_NODE_SCALAR || espl_node_is_null(node)) {
-        return READING_WRONG_TYPE;
-    }
     char text[ESPL_UNIT_TEXT] = "";
     enum reading reading = READING_WRONG_TYPE;
+    if (param->type != ESPL_PARAM_GRID &&
+        (node->type != ESPL_NODE_SCALAR || espl_node_is_null(node))) {
+        return READING_WRONG_TYPE;
+    }
     switch (param->type) {
     case ESPL_PARAM_BOOL:
         if (!node->quoted && espl_parse_bool(node->text, slot)) {
@@ -328,6 +379,9 @@ static enum reading read_scalar(const struct espl_param *param, const struct esp
         return READING_GOOD;
     case ESPL_PARAM_NM:
         reading = read_nm(param, node, slot, text);
+        break;
+    case ESPL_PARAM_GRID:
+        reading = read_grid(node, slot, text);
         break;
     case ESPL_PARAM_INT:
     case ESPL_PARAM_REAL:

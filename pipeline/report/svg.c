@@ -72,9 +72,11 @@ static const char *const marker_paths[ESPL_SVG_MAX_SERIES] = {
 
 void espl_svg_marker(struct espl_buf *out, size_t series, double x, double y, const char *tip)
 {
-    const size_t style = series % ESPL_SVG_MAX_SERIES;
+    /* Past the last style the markers move on by one against the colours. */
+    const size_t colour = series % ESPL_SVG_MAX_SERIES;
+    const size_t shape = (series + series / ESPL_SVG_MAX_SERIES) % ESPL_SVG_MAX_SERIES;
     espl_buf_printf(out, "<path class=\"marker s%zu\" transform=\"translate(%.1f %.1f)\" d=\"%s\"",
-                    style, x, y, marker_paths[style]);
+                    colour, x, y, marker_paths[shape]);
     if (tip == NULL) {
         espl_buf_puts(out, "/>");
         return;

@@ -1,4 +1,5 @@
-/* Charts as inline SVG: bars, per-layer panels, a dependency drawing. Each has <title> and <desc>;
+/* Charts as SVG, inline or in files: bars, per-layer panels, points over two scales, a dependency
+ * drawing. Each has <title> and <desc>;
  * series differ in colour, dash, marker and fill pattern, so that none of them is told by colour
  * alone. Colours come from the page's style sheet (report_style.c), so that light, dark and print
  * need no second drawing. Texts are escaped here; values that are NaN are left out. */
@@ -64,6 +65,35 @@ struct espl_svg_graph {
 };
 enum { ESPL_SVG_MAX_NODES = 256 };
 void espl_svg_graph(struct espl_buf *out, const struct espl_svg_graph *graph);
+
+/** Points over two scales, with lines or without: a roofline, a curve over a parameter, quality
+ *  against size. The legend is part of the drawing, at its right. More than ESPL_SVG_MAX_SERIES
+ *  series share colours, but no two have both the same colour and the same marker. */
+struct espl_svg_axis {
+    const char *label; /* with its unit */
+    bool logarithmic;
+    double low, high;    /* ends of the scale; equal: from the values, on round numbers */
+    const double *ticks; /* where the numbers stand; NULL: on round numbers */
+    size_t tick_count;
+};
+struct espl_svg_points {
+    const char *name; /* in the legend; NULL = not there */
+    size_t count;
+    const double *x, *y;     /* points that are not finite, or not positive on a logarithmic scale,
+                              * are left out */
+    const char *const *tips; /* a text a point, or NULL */
+    bool line;               /* joined in the order given */
+    bool bound;              /* a dashed grey line without markers: a limit, a frontier */
+};
+struct espl_svg_xy {
+    struct espl_svg_head head;
+    struct espl_svg_axis x, y;
+    size_t series_count; /* at most ESPL_SVG_MAX_XY_SERIES */
+    const struct espl_svg_points *series;
+    bool standalone; /* for a file of its own: brings its title and style sheet */
+};
+enum { ESPL_SVG_MAX_XY_SERIES = 24 };
+void espl_svg_xy(struct espl_buf *out, const struct espl_svg_xy *chart);
 
 /** Legend of `count` series: sample of line, marker and fill with the name. */
 void espl_svg_legend(struct espl_buf *out, const char *id, const char *const *names, size_t count);

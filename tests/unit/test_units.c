@@ -158,6 +158,20 @@ static void test_parse_nm__strict(void **state)
     assert_true(nm.n == 16 && nm.m == 64);
 }
 
+static void test_parse_grid__strict(void **state)
+{
+    static const char *const bad[] = {"",    "2",   "2x",    "x4",   "2:4",  "2X4",  "2x4 ", " 2x4",
+                                      "0x4", "4x0", "2x4x1", "65x1", "1x65", "02x4", "-1x4"};
+    struct espl_grid grid = {9, 9};
+    (void)state;
+    assert_true(espl_parse_grid("4x2", &grid) && grid.rows == 4 && grid.cols == 2);
+    assert_true(espl_parse_grid("1x64", &grid) && grid.rows == 1 && grid.cols == 64);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(espl_parse_grid(bad[i], &grid));
+    }
+    assert_true(grid.rows == 1 && grid.cols == 64);
+}
+
 static void test_print_real__canonical_forms(void **state)
 {
     static const struct {
@@ -312,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_parse_size__units),
         cmocka_unit_test(test_parse_duration__units),
         cmocka_unit_test(test_parse_nm__strict),
+        cmocka_unit_test(test_parse_grid__strict),
         cmocka_unit_test(test_print_real__canonical_forms),
         cmocka_unit_test(test_print_real__round_trip),
         cmocka_unit_test(test_print_real__ignores_the_locale),

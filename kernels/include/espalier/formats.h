@@ -104,6 +104,53 @@ double espl_traffic_bytes_per_weight(const struct espl_traffic *traffic);
 double espl_traffic_roofline_seconds(const struct espl_traffic *traffic, double tokens,
                                      double output_bytes, double bandwidth, double rate);
 
+/* ---- all formats side by side ---- */
+
+/** Codes that are not 0. */
+uint64_t espl_format_nonzeros(const int8_t *codes, size_t count);
+
+/** A way to store codes: IE-BME with some areas, or a peer. */
+struct espl_format {
+    const char *name; /* "iebme-1x1", "iebme-auto", "dense", "tca-bme", ... */
+    bool is_peer;
+    enum espl_iebme_areas areas; /* when not a peer; ESPL_IEBME_AUTO: the smallest */
+    enum espl_peer_format peer;
+};
+/** Dense, IE-BME from 1x1 to 4x4 and auto, then the peers; ends with .name == NULL. */
+extern const struct espl_format espl_formats[];
+/** NULL when there is none of this name. */
+const struct espl_format *espl_format_find(const char *name);
+
+/** Bits a stored value has in this format: `bits`, or 16 where the format holds halves. */
+unsigned espl_format_value_bits(const struct espl_format *format, unsigned bits);
+/** What the encoder takes for these codes (rows, cols), counted to the byte. orders: as for
+ *  espl_iebme_plan(), with scope; NULL and ESPL_IEBME_SCOPE_NONE for rows as they are; peers ignore
+ *  them. Errors: as espl_iebme_plan() and espl_peer_plan(). */
+enum espl_status espl_format_measure(const struct espl_format *format, const int8_t *codes,
+                                     size_t rows, size_t cols, unsigned bits,
+                                     enum espl_iebme_scope scope, const uint64_t *orders,
+                                     struct espl_traffic *traffic, struct espl_error *err);
+/** The same in closed form for a random mask without tails. bits: 2 to 16 (no encoder has 16: it is
+ *  for comparison with half-precision weights). */
+struct espl_traffic espl_format_expected(const struct espl_format *format, size_t rows, size_t cols,
+                                         unsigned bits, double sparsity);
+
+/* ---- devices ---- */
+
+/** What a roofline needs to know about a device. */
+struct espl_device_rate {
+    const char *name;  /* "orin-agx" */
+    const char *title; /* "Jetson AGX Orin 64GB" */
+    double bandwidth;  /* bytes a second; the peak of the memory's pins unless `source` says more */
+    double int8_rate;  /* dense INT8 operations a second, 0 = not known */
+    const char *source;
+};
+/** Ends with .name == NULL. The numbers are data sheets' unless they say otherwise; a rate that was
+ *  measured on the device at hand is worth more. */
+extern const struct espl_device_rate espl_device_rates[];
+/** NULL when there is none of this name. */
+const struct espl_device_rate *espl_device_rate_find(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

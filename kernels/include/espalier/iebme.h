@@ -166,7 +166,7 @@ enum {
 struct espl_iebme_device {
     size_t rows;
     size_t cols;
-    enum espl_iebme_areas unit; /* 1x1, 1x2 or dense */
+    enum espl_iebme_areas unit; /* 1x1, 1x2, 2x1, 2x2 or dense */
     size_t slice;               /* columns of a chunk: 512 or 256 */
     size_t chunks;              /* ceil(rows / 16) * ceil(cols / slice), stripe-major */
     uint32_t *index;            /* (chunks, 2): start and length in 128-byte units */

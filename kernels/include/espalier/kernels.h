@@ -40,6 +40,33 @@ struct espl_attention_shape {
     float scale; /* multiplies q.k */
 };
 
+/** Self-attention as image models have it: not causal, query, key and value side by side in a row
+ * of qkv (rows, 3 * heads * head_dim: all of q, all of k, all of v). One image is windows * tokens
+ * rows; a window attends to itself alone. */
+struct espl_full_attention_shape {
+    size_t images;
+    size_t windows; /* of one image */
+    size_t tokens;  /* of one window */
+    size_t heads;
+    size_t head_dim;
+    float scale; /* multiplies q.k */
+};
+
+/** What belongs to the architecture, the same for all images. Every pointer may be NULL. */
+struct espl_full_attention_tables {
+    const int32_t
+        *rows;         /* (windows, tokens): row of the image that stands there; NULL = in order */
+    const float *bias; /* (heads, tokens, tokens), added to the scaled scores */
+    const float *mask; /* (windows, tokens, tokens), added too */
+};
+
+/** What a linear layer does with its result x W^T + bias. */
+enum espl_epilogue {
+    ESPL_EPILOGUE_NONE, /* y = result */
+    ESPL_EPILOGUE_GELU, /* y = gelu(result), exact (erf) */
+    ESPL_EPILOGUE_ADD   /* y = y + result */
+};
+
 /** Weights (rows, cols); a bit mask has espl_mask_stride(cols) bytes a row, bit 0 of a byte first,
  * 1 = kept; unused bits of the last byte are 0. */
 struct espl_matrix_shape {
@@ -101,6 +128,11 @@ struct espl_ops {
     enum espl_status (*gemm_f32)(struct espl_backend *backend, const struct espl_gemm_shape *shape,
                                  const float *x, const float *w, const float *bias, float *y,
                                  struct espl_error *err);
+    /* gemm_f32 with an epilogue, while the result is still in cache. */
+    enum espl_status (*fused_linear)(struct espl_backend *backend,
+                                     const struct espl_gemm_shape *shape,
+                                     enum espl_epilogue epilogue, const float *x, const float *w,
+                                     const float *bias, float *y, struct espl_error *err);
     /* RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain, per row of x (tokens, width). y may be x. */
     enum espl_status (*rmsnorm)(struct espl_backend *backend, size_t tokens, size_t width,
                                 const float *x, const float *gain, float eps, float *y,
@@ -119,6 +151,11 @@ struct espl_ops {
     enum espl_status (*attention)(struct espl_backend *backend,
                                   const struct espl_attention_shape *shape, const float *q,
                                   const float *k, const float *v, float *y, struct espl_error *err);
+    /* y (images*windows*tokens, heads*head_dim), in the order of the rows of qkv. */
+    enum espl_status (*full_attention)(struct espl_backend *backend,
+                                       const struct espl_full_attention_shape *shape,
+                                       const struct espl_full_attention_tables *tables,
+                                       const float *qkv, float *y, struct espl_error *err);
     /* gate <- silu(gate) * up, elementwise over count values. */
     enum espl_status (*silu_mul)(struct espl_backend *backend, size_t count, float *gate,
                                  const float *up, struct espl_error *err);
