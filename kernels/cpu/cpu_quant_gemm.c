@@ -111,17 +111,6 @@ static void pack_token(const struct plan *plan, size_t t)
 
 /* ---- weights ---- */
 
-/* Codes of 4 bits with 8 added: two's complement with the top bit turned over. */
-ESPL_CPU_CLONES
-static void unpack_nibbles(const uint8_t *restrict from, size_t bytes, uint8_t flip,
-                           uint8_t *restrict to)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        to[2 * i] = (uint8_t)((from[i] & 0x0Fu) ^ flip);
-        to[2 * i + 1] = (uint8_t)((from[i] >> 4) ^ flip);
-    }
-}
-
 ESPL_CPU_CLONES
 static void add_offset(uint8_t *codes, size_t count, uint8_t offset)
 {
@@ -142,8 +131,8 @@ static void decode_row(const struct plan *plan, size_t row, uint8_t *to, size_t 
     memcpy(to, stripe + row % ESPL_IEBME_TILE_ROWS * stride, count);
 }
 
-/* One row of a part with its offset; `to` has room for one code more. Rows come in order, from a
- * multiple of the path's columns on; stripe: room for a decoded stripe. */
+/* One row of a part with its offset. Rows come in order, from a multiple of the path's columns on;
+ * stripe: room for a decoded stripe. */
 static void unpack_row(const struct plan *plan, const struct part *part, size_t row, uint8_t *to,
                        int8_t *stripe)
 {
@@ -161,16 +150,11 @@ static void unpack_row(const struct plan *plan, const struct part *part, size_t 
     const unsigned bits = plan->shape->weight_bits;
     const size_t stride = espl_codes_stride(count, bits);
     const uint8_t *from = plan->w->codes + row * stride;
-    if (bits == 4 && part->offset != 0) {
-        unpack_nibbles(from, stride, 8, to);
-        return;
-    }
-    if (bits == 8) {
-        memcpy(to, from, count);
+    if (part->offset != 0) {
+        plan->path->unpack(from, count, bits, to);
     } else {
         espl_codes_unpack(from, 1, count, bits, (int8_t *)to);
     }
-    add_offset(to, count, (uint8_t)part->offset);
 }
 
 /* Rows [first, first + columns of the path) into (groups, quads, columns, 4); rows past the end

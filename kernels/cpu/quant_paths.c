@@ -1,17 +1,25 @@
 #include "kernels/cpu/quant_paths.h"
 
+#include "core/codes.h"
+#include "kernels/cpu/vectormath.h"
+
 #include <string.h>
 
+/* Not for AVX2: bit deposits are microcode on the first processors that have it from AMD. */
 const struct espl_quant_path espl_quant_paths[] = {
 #if defined(__x86_64__)
-    {"avx512vnni", 64, 6, false, espl_quant_avx512_supported, espl_quant_multiply_avx512},
-    {"avxvnni", 16, 4, false, espl_quant_avxvnni_supported, espl_quant_multiply_avxvnni},
-    {"avx2", 16, 4, false, espl_quant_avx2_supported, espl_quant_multiply_avx2},
+    {"avx512vnni", 64, 6, false, espl_quant_avx512_supported, espl_quant_multiply_avx512,
+     espl_quant_unpack_bmi2},
+    {"avxvnni", 16, 4, false, espl_quant_avxvnni_supported, espl_quant_multiply_avxvnni,
+     espl_quant_unpack_bmi2},
+    {"avx2", 16, 4, false, espl_quant_avx2_supported, espl_quant_multiply_avx2, espl_quant_unpack},
 #elif defined(ESPL_QUANT_NEON)
-    {"neondot", 16, 4, true, espl_quant_neon_supported, espl_quant_multiply_neon},
+    {"neondot", 16, 4, true, espl_quant_neon_supported, espl_quant_multiply_neon,
+     espl_quant_unpack},
 #endif
-    {"scalar", 16, 4, false, espl_quant_scalar_supported, espl_quant_multiply_scalar},
-    {NULL, 0, 0, false, NULL, NULL},
+    {"scalar", 16, 4, false, espl_quant_scalar_supported, espl_quant_multiply_scalar,
+     espl_quant_unpack},
+    {NULL, 0, 0, false, NULL, NULL, NULL},
 };
 
 const struct espl_quant_path *espl_quant_path_best(void)
@@ -21,6 +29,23 @@ const struct espl_quant_path *espl_quant_path_best(void)
         path++;
     }
     return path;
+}
+
+/* Codes of 4 bits with 8 added: two's complement with the top bit turned over. */
+ESPL_CPU_CLONES
+static void unpack_nibbles(const uint8_t *restrict packed, size_t pairs, uint8_t *restrict codes)
+{
+    for (size_t i = 0; i < pairs; i++) {
+        codes[2 * i] = (uint8_t)((packed[i] & 0x0Fu) ^ 8u);
+        codes[2 * i + 1] = (uint8_t)((packed[i] >> 4) ^ 8u);
+    }
+}
+
+void espl_quant_unpack(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes)
+{
+    const size_t pairs = bits == 4 ? cols / 2 : 0;
+    unpack_nibbles(packed, pairs, codes);
+    espl_codes_unpack_raised(packed + pairs, cols - 2 * pairs, bits, codes + 2 * pairs);
 }
 
 bool espl_quant_scalar_supported(void)

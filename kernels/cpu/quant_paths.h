@@ -41,6 +41,8 @@ struct espl_quant_path {
     bool signed_weights; /* offset 0 */
     bool (*supported)(void);
     void (*multiply)(const struct espl_quant_tile *tile);
+    /* As espl_codes_unpack_raised(). */
+    void (*unpack)(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes);
 };
 
 /** What this build has code for, best first; ends with .name == NULL. The last one, "scalar", runs
@@ -61,9 +63,15 @@ espl_cpu_spmm_iebme_on(const struct espl_quant_path *path, struct espl_backend *
                        const struct espl_quant_shape *shape, const struct espl_quant_activations *a,
                        const struct espl_iebme_weights *w, float *y, struct espl_error *err);
 
+/** espl_codes_unpack_raised() with a loop of its own for 4 bits that compilers turn into vectors.
+ */
+void espl_quant_unpack(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes);
+
 bool espl_quant_scalar_supported(void);
 void espl_quant_multiply_scalar(const struct espl_quant_tile *tile);
 #if defined(__x86_64__)
+/** The same with the bit deposit of BMI2 for the other widths. */
+void espl_quant_unpack_bmi2(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes);
 bool espl_quant_avx512_supported(void);
 void espl_quant_multiply_avx512(const struct espl_quant_tile *tile);
 bool espl_quant_avxvnni_supported(void);

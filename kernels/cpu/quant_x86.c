@@ -1,6 +1,8 @@
 /* gemm_w4a4 tiles for x86-64: VNNI with 512 and with 256 bits, and AVX2. */
 #include "kernels/cpu/quant_paths.h"
 
+#include "core/codes.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -10,6 +12,35 @@
 #define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #define AVXVNNI       __attribute__((target("avx2,avxvnni")))
 #define AVX2          __attribute__((target("avx2")))
+
+/* Eight codes a step, as long as eight bytes can be read. */
+__attribute__((target("bmi2"))) static size_t unpack_words(const uint8_t *packed, size_t words,
+                                                           unsigned bits, uint8_t *codes)
+{
+    enum { CODES = 8 };
+    const uint64_t every_byte = UINT64_C(0x0101010101010101);
+    const uint64_t fields = ((UINT64_C(1) << bits) - 1) * every_byte;
+    const uint64_t signs = every_byte << (bits - 1u);
+    const size_t bytes = words * bits;
+    size_t done = 0;
+    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += bits, done += CODES) {
+        uint64_t word;
+        memcpy(&word, packed + at, sizeof word);
+        word = _pdep_u64(word, fields) ^ signs;
+        memcpy(codes + done, &word, sizeof word);
+    }
+    return done;
+}
+
+void espl_quant_unpack_bmi2(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes)
+{
+    if (bits == 4) {
+        espl_quant_unpack(packed, cols, bits, codes);
+        return;
+    }
+    const size_t done = unpack_words(packed, cols / 8, bits, codes);
+    espl_codes_unpack_raised(packed + done / 8 * bits, cols - done, bits, codes + done);
+}
 
 static int load_quad(const int8_t *a)
 {
@@ -25,7 +56,8 @@ enum { WIDE_COLUMNS = 64, WIDE_ROWS = 6 };
 bool espl_quant_avx512_supported(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("bmi2");
 }
 
 /* One token's sums, or one quad of all columns. Structs of registers: arrays of them end up on the
@@ -152,8 +184,8 @@ bool espl_quant_avxvnni_supported(void)
     unsigned ecx = 0;
     unsigned edx = 0;
     /* Leaf 7.1 needs no operating system support beyond that of AVX2. */
-    return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
-           (eax & (1u << 4)) != 0;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+           __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
 }
 
 bool espl_quant_avx2_supported(void)

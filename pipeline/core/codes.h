@@ -25,6 +25,8 @@ void espl_codes_pack(const int8_t *codes, size_t rows, size_t cols, unsigned bit
 /** codes (rows, cols) <- packed (rows, stride). */
 void espl_codes_unpack(const uint8_t *packed, size_t rows, size_t cols, unsigned bits,
                        int8_t *codes);
+/** The same for one row, each code with 2^(bits-1) added: 0 .. 2^bits - 1. */
+void espl_codes_unpack_raised(const uint8_t *packed, size_t cols, unsigned bits, uint8_t *codes);
 
 #ifdef __cplusplus
 }

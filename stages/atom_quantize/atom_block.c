@@ -1,7 +1,7 @@
 #include "stages/atom_quantize/atom_block.h"
 
-#include "core/checked.h"
 #include "stages/atom_quantize/atom_linear.h"
+#include "stages/calibration/site_matrix.h"
 #include "stages/prune_common/prune_store.h"
 #include "stages/quant_common/channel_order.h"
 
@@ -10,24 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool espl_atom_site_selected(const struct espl_atom_state *state, uint64_t layer,
-                             enum espl_quant_site site)
-{
-    for (const enum espl_role *role = espl_quant_site_roles(state->config, site);
-         *role != ESPL_ROLE_NONE; role++) {
-        if (espl_prune_selection_find(&state->setup.selection, layer, *role) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Rows before the last linear move only when all linears concerned are quantised. */
 static bool rows_move(const struct espl_atom_state *state, uint64_t layer)
 {
     const enum espl_quant_site sites[] = {ESPL_QUANT_MLP_IN, ESPL_QUANT_MLP_MID};
     for (size_t i = 0; i < 2; i++) {
-        for (const enum espl_role *role = espl_quant_site_roles(state->config, sites[i]);
+        for (const enum espl_role *role = espl_quant_site_roles(state->run.config, sites[i]);
              *role != ESPL_ROLE_NONE; role++) {
             if (espl_prune_selection_find(&state->setup.selection, layer, *role) == NULL) {
                 return false;
@@ -53,7 +41,7 @@ static enum espl_status make_orders(struct espl_atom_state *state, uint64_t laye
     for (int i = 0; i < ESPL_QUANT_SITES && state->setup.scheme.reordered; i++) {
         const enum espl_quant_site site = (enum espl_quant_site)i;
         const size_t width = state->moments.widths[site];
-        if (!espl_atom_site_selected(state, layer, site)) {
+        if (!espl_site_selected(state->run.config, &state->setup.selection, layer, site)) {
             continue;
         }
         state->orders[site] = malloc(width * sizeof *state->orders[site]);
@@ -76,7 +64,7 @@ void espl_atom_simulate_cache(struct espl_atom_state *state)
 {
     const struct espl_quant_scheme *scheme = &state->setup.scheme;
     if (scheme->kv_bits != ESPL_QUANT_FLOAT_BITS) {
-        espl_block_simulate_kv(state->block, scheme->kv_bits, (float)scheme->kv_clip);
+        espl_block_simulate_kv(state->run.block, scheme->kv_bits, (float)scheme->kv_clip);
     }
 }
 
@@ -87,7 +75,7 @@ static enum espl_status insert_quantisers(struct espl_atom_state *state, uint64_
     const struct espl_quant_scheme *scheme = &state->setup.scheme;
     enum espl_status status = ESPL_OK;
     espl_atom_simulate_cache(state);
-    for (const enum espl_role *role = espl_forward_block_roles(state->config);
+    for (const enum espl_role *role = espl_forward_block_roles(state->run.config);
          *role != ESPL_ROLE_NONE && status == ESPL_OK; role++) {
         const struct espl_prune_linear *linear =
             espl_prune_selection_find(&state->setup.selection, layer, *role);
@@ -103,8 +91,8 @@ static enum espl_status insert_quantisers(struct espl_atom_state *state, uint64_
             .clip = (float)scheme->activation_clip,
             .order = state->orders[espl_quant_site_of(*role)],
         };
-        status =
-            espl_block_simulate_input(state->chains.forward, state->block, *role, &quantiser, err);
+        status = espl_block_simulate_input(state->run.chains.forward, state->run.block, *role,
+                                           &quantiser, err);
     }
     return status;
 }
@@ -118,10 +106,10 @@ static enum espl_status read_mask(const struct espl_atom_state *state,
     const size_t rows = (size_t)spec->shape[0];
     const size_t cols = (size_t)spec->shape[1];
     size_t bytes = 0;
-    if (!espl_model_has_mask(state->model, spec)) {
+    if (!espl_model_has_mask(state->run.model, spec)) {
         const enum espl_status status = espl_atom_mask_of_zeros(rows, cols, w, mask, err);
         if (*mask != NULL) {
-            espl_log(espl_ctx_log(state->ctx), ESPL_LOG_INFO,
+            espl_log(espl_ctx_log(state->run.ctx), ESPL_LOG_INFO,
                      "'%s' has no mask but zeros among its weights: they stay 0", spec->module);
         }
         return status;
@@ -134,7 +122,7 @@ static enum espl_status read_mask(const struct espl_atom_state *state,
     if (*mask == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for a mask of %zu bytes", bytes);
     }
-    return espl_model_read_mask(state->model, spec, 0, spec->shape[0], *mask, err);
+    return espl_model_read_mask(state->run.model, spec, 0, spec->shape[0], *mask, err);
 }
 
 static enum espl_status read_bias(const struct espl_atom_state *state,
@@ -142,7 +130,7 @@ static enum espl_status read_bias(const struct espl_atom_state *state,
                                   struct espl_error *err)
 {
     const struct espl_tensor_spec *tensor =
-        espl_model_find(state->model, spec->layer, spec->role, true);
+        espl_model_find(state->run.model, spec->layer, spec->role, true);
     if (tensor == NULL) {
         return ESPL_OK;
     }
@@ -150,7 +138,7 @@ static enum espl_status read_bias(const struct espl_atom_state *state,
     if (*bias == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for a bias");
     }
-    return espl_model_read_f32(state->model, tensor, 0, tensor->shape[0], *bias, err);
+    return espl_model_read_f32(state->run.model, tensor, 0, tensor->shape[0], *bias, err);
 }
 
 /* Share of the input's energy that the outlier channels carry. */
@@ -190,37 +178,30 @@ static enum espl_status report_linear(struct espl_atom_state *state,
         {"quantised_sparsity", (double)counts.zeros / (double)counts.weights},
     };
     for (size_t i = 0; i < sizeof figures / sizeof figures[0] && status == ESPL_OK; i++) {
-        status = espl_ctx_layer_metric(state->ctx, figures[i].series, layer, spec->module,
+        status = espl_ctx_layer_metric(state->run.ctx, figures[i].series, layer, spec->module,
                                        figures[i].value, err);
     }
     return status;
 }
 
-/* Hessian and factor of an input, in its order. */
-struct site_matrix {
-    double *hessian;
-    struct espl_inverse_factor factor;
-};
-
 static enum espl_status quantise_linear(struct espl_atom_state *state,
                                         const struct espl_prune_linear *selected,
-                                        const struct site_matrix *matrix,
+                                        const struct espl_site_matrix *matrix,
                                         struct espl_artifact *unit, struct espl_error *err)
 {
     const struct espl_tensor_spec *spec =
-        espl_model_find(state->model, selected->spec.layer, selected->spec.role, false);
+        espl_model_find(state->run.model, selected->spec.layer, selected->spec.role, false);
     const enum espl_quant_site site = espl_quant_site_of(spec->role);
     const bool moved = rows_move(state, (uint64_t)spec->layer);
     struct espl_matrix_shape shape = {0, 0};
     struct espl_atom_result result = {0};
     uint8_t *mask = NULL;
     float *bias = NULL;
-    const float *w = espl_block_weight(state->block, spec->role, &shape);
-    if (w == NULL || shape.rows != spec->shape[0] || shape.cols != spec->shape[1]) {
-        return espl_fail(err, ESPL_E_INTERNAL, "block has no weight '%s' of the expected shape",
-                         spec->module);
+    float *w = NULL;
+    enum espl_status status = espl_block_run_weight(&state->run, spec, &w, &shape, err);
+    if (status == ESPL_OK) {
+        status = read_mask(state, spec, w, &mask, err);
     }
-    enum espl_status status = read_mask(state, spec, w, &mask, err);
     if (status == ESPL_OK) {
         status = read_bias(state, spec, &bias, err);
     }
@@ -239,7 +220,7 @@ static enum espl_status quantise_linear(struct espl_atom_state *state,
             .factor = state->setup.scheme.gptq ? &matrix->factor : NULL,
             .quantiser = espl_atom_quantiser(&state->setup.scheme, shape.cols),
             .removed = (enum espl_removed_rule)state->params->removed,
-            .threads = espl_backend_threads(state->backend),
+            .threads = espl_backend_threads(state->run.backend),
         };
         status = espl_atom_quantise(&task, &result, err);
     }
@@ -250,7 +231,7 @@ static enum espl_status quantise_linear(struct espl_atom_state *state,
         status = espl_quant_linear_write(unit, spec, &result.linear, err);
     }
     if (status == ESPL_OK) {
-        status = espl_block_set_quantised(state->chains.forward, state->block, spec->role,
+        status = espl_block_set_quantised(state->run.chains.forward, state->run.block, spec->role,
                                           &state->setup.scheme, &result.linear, err);
     }
     espl_quant_linear_free(&result.linear);
@@ -261,63 +242,16 @@ static enum espl_status quantise_linear(struct espl_atom_state *state,
 
 /* ---- one input ---- */
 
-static void note_damping(struct espl_atom_state *state, uint64_t layer, enum espl_quant_site site,
-                         const struct espl_inverse_factor *factor)
-{
-    const enum espl_role first = espl_quant_site_roles(state->config, site)[0];
-    if (factor->identity) {
-        espl_log(espl_ctx_log(state->ctx), ESPL_LOG_WARN,
-                 "block %" PRIu64 ": the Hessian at the input of '%s' has no inverse at any "
-                 "damping: rounding to nearest instead",
-                 layer, espl_role_name(first));
-    } else if (factor->attempts > 1) {
-        espl_log(espl_ctx_log(state->ctx), ESPL_LOG_WARN,
-                 "block %" PRIu64 ": the Hessian at the input of '%s' needed damping %g", layer,
-                 espl_role_name(first), factor->damp);
-    }
-}
-
-static enum espl_status make_matrix(struct espl_atom_state *state, uint64_t layer,
-                                    enum espl_quant_site site, struct site_matrix *matrix,
-                                    struct espl_error *err)
-{
-    struct espl_hessian *hessian = state->hessians.sites[site];
-    size_t values = 0;
-    if (hessian == NULL) {
-        return espl_fail(err, ESPL_E_INTERNAL, "no Hessian was collected for '%s'",
-                         espl_quant_order_name(site));
-    }
-    const size_t width = espl_hessian_width(hessian);
-    if (width == 0 || !espl_mul_size(width, width, &values) || values > SIZE_MAX / sizeof(double)) {
-        return espl_fail(err, ESPL_E_NOMEM, "a Hessian of %zu channels does not fit in memory",
-                         width);
-    }
-    matrix->hessian = malloc(values * sizeof(double));
-    if (matrix->hessian == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "no memory for a Hessian of %zu channels", width);
-    }
-    espl_hessian_matrix(hessian, state->orders[site], matrix->hessian);
-    /* The sums are not needed any more; wide layers need the room. */
-    espl_hessian_destroy(hessian);
-    state->hessians.sites[site] = NULL;
-    if (!state->setup.scheme.gptq) {
-        return ESPL_OK;
-    }
-    const enum espl_status status = espl_inverse_factor_create(
-        matrix->hessian, width, state->params->damping, &matrix->factor, err);
-    if (status == ESPL_OK) {
-        note_damping(state, layer, site, &matrix->factor);
-    }
-    return status;
-}
-
 static enum espl_status quantise_site(struct espl_atom_state *state, uint64_t layer,
                                       enum espl_quant_site site, struct espl_artifact *unit,
                                       uint64_t *raised, uint64_t *fallbacks, struct espl_error *err)
 {
-    struct site_matrix matrix = {0};
-    enum espl_status status = make_matrix(state, layer, site, &matrix, err);
-    for (const enum espl_role *role = espl_quant_site_roles(state->config, site);
+    struct espl_site_matrix matrix = {0};
+    enum espl_status status =
+        espl_site_matrix_take(&state->hessians, site, state->orders[site],
+                              state->setup.scheme.gptq ? state->params->damping : 0.0,
+                              "rounding to nearest instead", &matrix, err);
+    for (const enum espl_role *role = espl_quant_site_roles(state->run.config, site);
          *role != ESPL_ROLE_NONE && status == ESPL_OK; role++) {
         const struct espl_prune_linear *selected =
             espl_prune_selection_find(&state->setup.selection, layer, *role);
@@ -327,8 +261,7 @@ static enum espl_status quantise_site(struct espl_atom_state *state, uint64_t la
             *fallbacks += matrix.factor.identity;
         }
     }
-    free(matrix.hessian);
-    espl_inverse_factor_free(&matrix.factor);
+    espl_site_matrix_free(&matrix);
     return status;
 }
 
@@ -355,14 +288,10 @@ enum espl_status espl_atom_quantise_block(struct espl_atom_state *state, uint64_
     if (status == ESPL_OK) {
         status = insert_quantisers(state, layer, err);
     }
-    state->hessians.layer = layer;
-    for (int site = 0; site < ESPL_QUANT_SITES; site++) {
-        state->hessians.wanted[site] =
-            espl_atom_site_selected(state, layer, (enum espl_quant_site)site);
-    }
+    espl_hessians_want(&state->hessians, &state->setup.selection, layer);
     if (status == ESPL_OK) {
-        status = espl_chains_peek(&state->chains, 1, state->block, state->chains.counts[1],
-                                  espl_hessians_observe, &state->hessians, err);
+        status = espl_chains_peek(&state->run.chains, 1, state->run.block, espl_hessians_observe,
+                                  &state->hessians, err);
     }
     for (int site = 0; site < ESPL_QUANT_SITES && status == ESPL_OK; site++) {
         if (state->hessians.wanted[site]) {

@@ -54,9 +54,9 @@ static enum espl_status put_in_order(const struct espl_atom_task *task, struct o
     } else {
         memcpy(ordered->w, from, task->rows * task->cols * sizeof(float));
     }
-    if (task->mask != NULL && task->order != NULL) {
+    if (ordered->mask != NULL && task->order != NULL) {
         espl_reorder_mask(&shape, task->mask, task->order, task->row_order, ordered->mask);
-    } else if (task->mask != NULL) {
+    } else if (ordered->mask != NULL) {
         memcpy(ordered->mask, task->mask, task->rows * stride);
     }
     return ESPL_OK;

@@ -2,164 +2,83 @@
 
 #include "stages/atom_quantize/atom_block.h"
 #include "stages/atom_quantize/atom_linear.h"
-#include "stages/prune_common/prune_store.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-
-static enum espl_status open_run(struct espl_atom_state *state, struct espl_error *err)
+static enum espl_status open_run(struct espl_atom_state *state, struct espl_stage_ctx *ctx,
+                                 struct espl_error *err)
 {
-    struct espl_artifact *input = espl_ctx_input(state->ctx, "model");
-    uint64_t counts[ESPL_CHAINS];
-    enum espl_status status =
-        espl_model_open(input, espl_ctx_store(state->ctx), &state->model, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    state->config = espl_model_get_config(state->model);
-    json_t *description = json_loads(espl_artifact_description(input), 0, NULL);
-    status = espl_atom_setup_make(state->config, state->params, description, &state->setup, err);
-    json_decref(description);
+    enum espl_status status = espl_block_run_open(ctx, &state->run, err);
+    state->moments.chains = &state->run.chains;
+    state->hessians.chains = &state->run.chains;
     if (status == ESPL_OK) {
-        status = espl_calibration_windows_read(state->ctx, state->config, &state->windows, err);
+        json_t *description =
+            json_loads(espl_artifact_description(espl_ctx_input(ctx, "model")), 0, NULL);
+        status =
+            espl_atom_setup_make(state->run.config, state->params, description, &state->setup, err);
+        json_decref(description);
     }
-    if (status == ESPL_OK) {
-        status = espl_prune_open_backend(state->ctx, &state->backend, err);
-    }
-    if (status != ESPL_OK) {
-        return status;
-    }
-    espl_atom_windows(&state->setup.scheme, state->windows.count, counts);
-    state->moments.chains = &state->chains;
-    state->hessians.chains = &state->chains;
-    return espl_chains_open(state->ctx, state->model, state->backend, &state->windows, counts,
-                            &state->chains, err);
+    return status;
 }
 
 static void close_run(struct espl_atom_state *state)
 {
-    espl_block_destroy(state->block);
     espl_atom_orders_free(state);
     espl_hessians_free(&state->hessians);
     espl_moments_free(&state->moments);
-    espl_chains_close(&state->chains);
-    free(state->windows.ids);
-    espl_backend_close(state->backend);
+    espl_block_run_close(&state->run);
     espl_atom_setup_free(&state->setup);
-    espl_model_close(state->model);
 }
 
 /* ---- one block ---- */
 
-/* How far the quantised model's hidden states have moved by now. */
-static enum espl_status report_distance(struct espl_atom_state *state, uint64_t layer,
-                                        struct espl_error *err)
+static enum espl_status compute_block(void *user, uint64_t layer, struct espl_artifact *unit,
+                                      double *output_error, struct espl_error *err)
 {
-    const double distance = espl_chains_distance(&state->chains);
-    if (!isfinite(distance)) {
-        return espl_fail(err, ESPL_E_NUMERIC,
-                         "output of the quantised block %" PRIu64 " is not finite", layer);
-    }
-    return espl_ctx_layer_metric(state->ctx, "output_error", layer, "block", distance, err);
-}
-
-static enum espl_status compute_block(struct espl_atom_state *state, uint64_t layer,
-                                      struct espl_error *err)
-{
-    struct espl_chains *chains = &state->chains;
-    struct espl_artifact *unit = NULL;
+    struct espl_atom_state *state = user;
+    struct espl_chains *chains = &state->run.chains;
     espl_moments_reset(&state->moments, layer);
-    enum espl_status status = espl_chains_advance(chains, 0, state->block, chains->counts[0],
-                                                  espl_moments_observe, &state->moments, err);
-    if (status == ESPL_OK) {
-        status = espl_ctx_unit_create(state->ctx, layer, &unit, err);
-    }
+    enum espl_status status =
+        espl_chains_advance(chains, 0, state->run.block, chains->counts.chain[0],
+                            espl_moments_observe, &state->moments, err);
     if (status == ESPL_OK) {
         status = espl_atom_quantise_block(state, layer, unit, err);
     }
     if (status == ESPL_OK) {
-        status = espl_chains_advance(chains, 1, state->block, chains->counts[1], NULL, NULL, err);
+        status = espl_chains_advance(chains, 1, state->run.block, chains->counts.chain[1], NULL,
+                                     NULL, err);
     }
     if (status == ESPL_OK) {
-        status = report_distance(state, layer, err);
+        *output_error = espl_chains_distance(chains);
     }
-    /* An unpublished unit belongs to the context, which drops it. */
-    return status == ESPL_OK ? espl_ctx_unit_publish(state->ctx, layer, &unit, err) : status;
-}
-
-/* Puts the codes of a finished unit into the resident block. */
-static enum espl_status load_unit(struct espl_atom_state *state, uint64_t layer,
-                                  struct espl_error *err)
-{
-    struct espl_artifact *unit = NULL;
-    enum espl_status status = espl_ctx_unit_open(state->ctx, layer, &unit, err);
-    for (const enum espl_role *role = espl_forward_block_roles(state->config);
-         *role != ESPL_ROLE_NONE && status == ESPL_OK; role++) {
-        struct espl_quant_linear linear = {0};
-        if (espl_prune_selection_find(&state->setup.selection, layer, *role) == NULL) {
-            continue;
-        }
-        status = espl_quant_linear_read_from(unit, state->model, &state->setup.scheme,
-                                             (int64_t)layer, *role, false, &linear, err);
-        if (status == ESPL_OK) {
-            status = espl_block_set_quantised(state->chains.forward, state->block, *role,
-                                              &state->setup.scheme, &linear, err);
-        }
-        espl_quant_linear_free(&linear);
-    }
-    espl_artifact_close(unit);
     return status;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+/* Puts the codes of a finished unit into the resident block. */
+static enum espl_status restore_linear(void *user, const struct espl_prune_linear *selected,
+                                       struct espl_artifact *unit, struct espl_error *err)
 {
-    return a < b ? a : b;
+    struct espl_atom_state *state = user;
+    const struct espl_tensor_spec *spec = &selected->spec;
+    struct espl_quant_linear linear = {0};
+    enum espl_status status = espl_quant_linear_read_from(
+        unit, state->run.model, &state->setup.scheme, spec->layer, spec->role, false, &linear, err);
+    if (status == ESPL_OK) {
+        status = espl_block_set_quantised(state->run.chains.forward, state->run.block, spec->role,
+                                          &state->setup.scheme, &linear, err);
+    }
+    espl_quant_linear_free(&linear);
+    return status;
 }
 
-/* A block that is finished, or that nothing is quantised in: hidden states only. */
-static enum espl_status pass_block(struct espl_atom_state *state, uint64_t layer, bool finished,
-                                   uint64_t windows, struct espl_error *err)
+static enum espl_status restore_block(void *user, uint64_t layer, struct espl_artifact *unit,
+                                      struct espl_error *err)
 {
-    struct espl_chains *chains = &state->chains;
-    enum espl_status status = espl_chains_advance(
-        chains, 0, state->block, smaller(windows, chains->counts[0]), NULL, NULL, err);
-    if (status == ESPL_OK && finished) {
-        status = load_unit(state, layer, err);
-    }
+    struct espl_atom_state *state = user;
+    const enum espl_status status = unit == NULL
+                                        ? ESPL_OK
+                                        : espl_prune_for_block(&state->setup.selection, layer,
+                                                               restore_linear, state, unit, err);
     espl_atom_simulate_cache(state);
-    return status == ESPL_OK
-               ? espl_chains_advance(chains, 1, state->block, smaller(windows, chains->counts[1]),
-                                     NULL, NULL, err)
-               : status;
-}
-
-/* Windows that must go through block `layer`: all while a block from here on is unfinished, and
- * then only those of the quality check. */
-static uint64_t windows_needed(const struct espl_atom_state *state, uint64_t layer)
-{
-    for (uint64_t i = layer; i < state->config->layers; i++) {
-        if (espl_prune_selection_has_layer(&state->setup.selection, i) &&
-            !espl_ctx_unit_done(state->ctx, i)) {
-            return state->windows.count;
-        }
-    }
-    return espl_check_windows(state->windows.count);
-}
-
-static enum espl_status run_block(struct espl_atom_state *state, uint64_t layer,
-                                  struct espl_error *err)
-{
-    const bool selected = espl_prune_selection_has_layer(&state->setup.selection, layer);
-    const bool finished = selected && espl_ctx_unit_done(state->ctx, layer);
-    const enum espl_status status =
-        espl_block_load(state->chains.forward, layer, &state->block, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    return selected && !finished
-               ? compute_block(state, layer, err)
-               : pass_block(state, layer, finished, windows_needed(state, layer), err);
+    return status;
 }
 
 /* ---- the output ---- */
@@ -178,31 +97,43 @@ static uint64_t attribute_count(const struct espl_artifact *unit, const char *na
                : 0;
 }
 
+/* What a stored linear holds. */
+struct linear_count {
+    const struct espl_atom_state *state;
+    struct totals *totals;
+};
+
+static enum espl_status count_linear(void *user, const struct espl_prune_linear *selected,
+                                     struct espl_artifact *unit, struct espl_error *err)
+{
+    const struct linear_count *count = user;
+    struct espl_quant_linear linear = {0};
+    enum espl_status status =
+        espl_quant_linear_read_from(unit, count->state->run.model, &count->state->setup.scheme,
+                                    selected->spec.layer, selected->spec.role, true, &linear, err);
+    if (status == ESPL_OK) {
+        status = espl_atom_count(&linear, &count->totals->counts, err);
+    }
+    espl_quant_linear_free(&linear);
+    return status;
+}
+
 /* Copies a block's unit into the output and counts what it holds. */
 static enum espl_status finish_layer(struct espl_atom_state *state, uint64_t layer,
                                      struct totals *totals, struct espl_error *err)
 {
+    struct linear_count count = {state, totals};
     struct espl_artifact *unit = NULL;
-    enum espl_status status = espl_ctx_unit_open(state->ctx, layer, &unit, err);
+    enum espl_status status = espl_ctx_unit_open(state->run.ctx, layer, &unit, err);
     if (status != ESPL_OK) {
         return status;
     }
-    status = espl_artifact_copy_datasets(espl_ctx_output(state->ctx, "model"), unit, err);
+    status = espl_artifact_copy_datasets(espl_ctx_output(state->run.ctx, "model"), unit, err);
     totals->damping_raised += attribute_count(unit, "damping_raised");
     totals->rtn_fallbacks += attribute_count(unit, "rtn_fallbacks");
-    for (size_t i = 0; i < state->setup.selection.count && status == ESPL_OK; i++) {
-        const struct espl_prune_linear *selected = &state->setup.selection.linears[i];
-        struct espl_quant_linear linear = {0};
-        if (!selected->selected || (uint64_t)selected->spec.layer != layer) {
-            continue;
-        }
-        status = espl_quant_linear_read_from(unit, state->model, &state->setup.scheme,
-                                             selected->spec.layer, selected->spec.role, true,
-                                             &linear, err);
-        if (status == ESPL_OK) {
-            status = espl_atom_count(&linear, &totals->counts, err);
-        }
-        espl_quant_linear_free(&linear);
+    if (status == ESPL_OK) {
+        status =
+            espl_prune_for_block(&state->setup.selection, layer, count_linear, &count, unit, err);
     }
     espl_artifact_close(unit);
     return status;
@@ -222,28 +153,34 @@ static enum espl_status report_totals(struct espl_atom_state *state, const struc
         {"quantised_bytes", (double)totals->counts.bytes},
         {"damping_raised", (double)totals->damping_raised},
         {"rtn_fallbacks", (double)totals->rtn_fallbacks},
-        {"calibration_windows", (double)state->windows.count},
+        {"calibration_windows", (double)state->run.windows.count},
     };
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; i < sizeof figures / sizeof figures[0] && status == ESPL_OK; i++) {
-        status = espl_ctx_metric(state->ctx, figures[i].name, figures[i].value, false, err);
+        status = espl_ctx_metric(state->run.ctx, figures[i].name, figures[i].value, false, err);
     }
     return status;
 }
 
 static enum espl_status finish_run(struct espl_atom_state *state, struct espl_error *err)
 {
-    const struct espl_wanda_windows info = {.windows = state->windows.count,
-                                            .tokens = state->windows.tokens};
+    struct espl_block_run *run = &state->run;
+    const struct espl_calibration_info info = espl_calibration_info_of(&run->windows);
     struct totals totals = {0};
+    enum espl_status status = espl_chains_check(
+        &run->chains, state->params->max_perplexity_ratio, "quantisation",
+        "the layer figures of the run show where the output error grows most", err);
+    if (status != ESPL_OK) {
+        return status;
+    }
     json_t *quantisation = espl_atom_describe(state->params, &state->setup, &info);
     if (quantisation == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
     }
-    enum espl_status status = espl_model_begin_quantised(espl_ctx_output(state->ctx, "model"),
-                                                         state->model, quantisation, err);
+    status = espl_model_begin_quantised(espl_ctx_output(run->ctx, "model"), run->model,
+                                        quantisation, err);
     json_decref(quantisation);
-    for (uint64_t layer = 0; layer < state->config->layers && status == ESPL_OK; layer++) {
+    for (uint64_t layer = 0; layer < run->config->layers && status == ESPL_OK; layer++) {
         if (espl_prune_selection_has_layer(&state->setup.selection, layer)) {
             status = finish_layer(state, layer, &totals, err);
         }
@@ -254,16 +191,14 @@ static enum espl_status finish_run(struct espl_atom_state *state, struct espl_er
 enum espl_status espl_atom_run(struct espl_stage_ctx *ctx, const struct espl_atom_params *params,
                                struct espl_error *err)
 {
-    struct espl_atom_state state = {.ctx = ctx, .params = params};
-    enum espl_status status = open_run(&state, err);
-    for (uint64_t layer = 0; status == ESPL_OK && layer < state.config->layers; layer++) {
-        espl_ctx_progress(ctx, layer, state.config->layers, "layer");
-        status = run_block(&state, layer, err);
-    }
+    static const struct espl_block_steps steps = {"quantised", compute_block, restore_block};
+    struct espl_atom_state state = {.params = params};
+    enum espl_status status = open_run(&state, ctx, err);
     if (status == ESPL_OK) {
-        espl_ctx_progress(ctx, state.config->layers, state.config->layers, "layer");
+        const struct espl_chain_counts counts =
+            espl_atom_chain_counts(&state.setup.scheme, state.run.windows.count);
         status =
-            espl_chains_check(&state.chains, params->max_perplexity_ratio, "quantisation", err);
+            espl_block_run_all(&state.run, &state.setup.selection, &counts, &steps, &state, err);
     }
     if (status == ESPL_OK) {
         status = finish_run(&state, err);

@@ -4,6 +4,7 @@
 #include "core/checked.h"
 #include "core/codes.h"
 #include "stages/calibration/hessians.h"
+#include "stages/prune_common/model_plan.h"
 #include "stages/quant_common/channel_order.h"
 
 #include <inttypes.h>
@@ -193,10 +194,6 @@ enum espl_status espl_atom_setup_make(const struct espl_model_config *config,
                                       const json_t *description, struct espl_atom_setup *setup,
                                       struct espl_error *err)
 {
-    const struct espl_prune_params common = {.targets = params->targets,
-                                             .ignore = params->ignore,
-                                             .first_layer = params->first_layer,
-                                             .last_layer = params->last_layer};
     memset(setup, 0, sizeof *setup);
     enum espl_status status = check_bits(params->activation_bits, "activation_bits", err);
     if (status == ESPL_OK) {
@@ -206,7 +203,7 @@ enum espl_status espl_atom_setup_make(const struct espl_model_config *config,
         status = check_pattern(params, description, err);
     }
     if (status == ESPL_OK) {
-        status = espl_prune_select(config, &common, &setup->selection, err);
+        status = espl_layers_select(config, &params->layers, &setup->selection, err);
     }
     if (status == ESPL_OK) {
         status = check_outliers(params, &setup->selection, err);
@@ -242,27 +239,22 @@ struct espl_quantiser espl_atom_quantiser(const struct espl_quant_scheme *scheme
 
 json_t *espl_atom_describe(const struct espl_atom_params *params,
                            const struct espl_atom_setup *setup,
-                           const struct espl_wanda_windows *info)
+                           const struct espl_calibration_info *info)
 {
-    json_t *object = espl_quant_scheme_to_json(&setup->scheme);
-    json_t *more =
-        json_pack("{s:f, s:s, s:I, s:I, s:I}", "damping", params->damping, "remask",
-                  espl_atom_removed_choices[params->removed], "linears",
-                  (json_int_t)setup->selection.selected, "calibration_windows",
-                  (json_int_t)info->windows, "sequence_length", (json_int_t)info->tokens);
-    if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(more);
-    return object;
+    return espl_json_join(espl_quant_scheme_to_json(&setup->scheme),
+                          json_pack("{s:f, s:s, s:I, s:I, s:I}", "damping", params->damping,
+                                    "remask", espl_atom_removed_choices[params->removed], "linears",
+                                    (json_int_t)setup->selection.selected, "calibration_windows",
+                                    (json_int_t)info->windows, "sequence_length",
+                                    (json_int_t)info->tokens));
 }
 
-void espl_atom_windows(const struct espl_quant_scheme *scheme, uint64_t windows, uint64_t counts[2])
+struct espl_chain_counts espl_atom_chain_counts(const struct espl_quant_scheme *scheme,
+                                                uint64_t windows)
 {
     const uint64_t check = espl_check_windows(windows);
-    counts[0] = scheme->reordered ? windows : check;
-    counts[1] = scheme->gptq ? windows : check;
+    return (struct espl_chain_counts){
+        {scheme->reordered ? windows : check, scheme->gptq ? windows : check}, 0};
 }
 
 /* Bytes of all codes and scales. */
@@ -315,21 +307,16 @@ static void write_note(const struct espl_atom_setup *setup, struct espl_estimate
 }
 
 void espl_atom_estimate(const struct espl_model_config *config, const struct espl_atom_setup *setup,
-                        const struct espl_wanda_windows *info, struct espl_estimate *est)
+                        const struct espl_calibration_info *info, struct espl_estimate *est)
 {
-    const size_t tokens = (size_t)info->tokens;
+    const struct espl_chain_counts counts = espl_atom_chain_counts(&setup->scheme, info->windows);
     const uint64_t overhead = 65536;
-    uint64_t counts[2];
-    uint64_t scratch = 0;
     est->units = setup->selection.selected_layers;
     est->output_bytes = output_bytes(setup) + overhead;
     est->scratch_bytes = est->output_bytes + overhead * est->units;
-    espl_atom_windows(&setup->scheme, info->windows, counts);
-    est->host_bytes = espl_forward_bytes(config, espl_chains_batch(info->windows, tokens), tokens) +
-                      espl_hessians_bytes(config) +
-                      espl_chains_bytes(counts[0] + counts[1], tokens, config->hidden, &scratch) +
-                      info->windows * info->tokens * sizeof(int32_t);
-    est->scratch_bytes += scratch;
-    est->flop = espl_forward_flop(config, tokens) * (double)(counts[0] + 2 * counts[1]);
+    est->host_bytes = espl_hessians_bytes(config);
     write_note(setup, est);
+    espl_chains_estimate(config, info, &counts, est);
+    est->flop = espl_forward_flop(config, (size_t)info->tokens) *
+                (double)(counts.chain[0] + 2 * counts.chain[1]);
 }

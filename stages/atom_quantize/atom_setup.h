@@ -5,9 +5,9 @@
 
 #include "engine/stage.h"
 #include "model/quantised.h"
-#include "stages/prune_common/prune_select.h"
+#include "stages/calibration/chains.h"
+#include "stages/prune_common/layer_select.h"
 #include "stages/quant_common/quantiser.h"
-#include "stages/wanda_prune/wanda_setup.h"
 
 enum espl_atom_method { ESPL_ATOM_GPTQ, ESPL_ATOM_RTN };
 enum espl_atom_scale { ESPL_ATOM_SCALE_AUTO, ESPL_ATOM_SCALE_HALF, ESPL_ATOM_SCALE_FULL };
@@ -32,8 +32,7 @@ struct espl_atom_params {
     double weight_clip, activation_clip, kv_clip;
     double damping;
     double max_perplexity_ratio;
-    struct espl_list targets, ignore; /* items: const char * */
-    int64_t first_layer, last_layer;
+    struct espl_layer_choice layers;
 };
 
 /** What a run works on. */
@@ -57,11 +56,11 @@ struct espl_quantiser espl_atom_quantiser(const struct espl_quant_scheme *scheme
 /** The "quantisation" object of the output; NULL when out of memory. New reference. */
 json_t *espl_atom_describe(const struct espl_atom_params *params,
                            const struct espl_atom_setup *setup,
-                           const struct espl_wanda_windows *info);
-/** Calibration windows that chain 0 (the model as it was) and chain 1 (quantised) need. */
-void espl_atom_windows(const struct espl_quant_scheme *scheme, uint64_t windows,
-                       uint64_t counts[2]);
+                           const struct espl_calibration_info *info);
+/** Windows that chain 0 (the model as it was) and chain 1 (quantised) need. */
+struct espl_chain_counts espl_atom_chain_counts(const struct espl_quant_scheme *scheme,
+                                                uint64_t windows);
 void espl_atom_estimate(const struct espl_model_config *config, const struct espl_atom_setup *setup,
-                        const struct espl_wanda_windows *info, struct espl_estimate *est);
+                        const struct espl_calibration_info *info, struct espl_estimate *est);
 
 #endif

@@ -2,6 +2,8 @@
  * its block linears. */
 #include "engine/stage.h"
 #include "stages/atom_quantize/atom_run.h"
+#include "stages/prune_common/model_plan.h"
+#include "stages/prune_common/prune_params.h"
 
 #include <inttypes.h>
 
@@ -110,52 +112,14 @@ static const struct espl_param params_table[] = {
      .min = 0.01,
      .max = 1.0,
      .offset = offsetof(struct espl_atom_params, kv_clip)},
-    {.name = "damping",
-     .help = "share of the mean diagonal that is added to the Hessian's diagonal",
-     .unit = "",
-     .type = ESPL_PARAM_REAL,
-     .default_text = "0.01",
-     .min = 1e-6,
-     .max = 10.0,
-     .offset = offsetof(struct espl_atom_params, damping)},
-    {.name = "targets",
-     .help = "patterns over module names of block linears to quantise",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[\"*\"]",
-     .offset = offsetof(struct espl_atom_params, targets)},
-    {.name = "ignore",
-     .help = "patterns over module names to leave in float",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[]",
-     .offset = offsetof(struct espl_atom_params, ignore)},
-    {.name = "first_layer",
-     .help = "first block to quantise, counted from 0",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "0",
-     .min = 0.0,
-     .max = 100000.0,
-     .offset = offsetof(struct espl_atom_params, first_layer)},
-    {.name = "last_layer",
-     .help = "last block to quantise; -1 = the model's last",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "-1",
-     .min = -1.0,
-     .max = 100000.0,
-     .offset = offsetof(struct espl_atom_params, last_layer)},
-    {.name = "max_perplexity_ratio",
-     .help = "stops the run when perplexity after over before on 8 calibration windows is above "
-             "this; 0 = never",
-     .unit = "",
-     .type = ESPL_PARAM_REAL,
-     .default_text = "100",
-     .min = 0.0,
-     .max = 1e12,
+    {ESPL_PARAM_DAMPING, .offset = offsetof(struct espl_atom_params, damping)},
+    {ESPL_PARAM_TARGETS("quantise"), .offset = offsetof(struct espl_atom_params, layers.targets)},
+    {ESPL_PARAM_IGNORE("in float"), .offset = offsetof(struct espl_atom_params, layers.ignore)},
+    {ESPL_PARAM_FIRST_LAYER("quantise"),
+     .offset = offsetof(struct espl_atom_params, layers.first_layer)},
+    {ESPL_PARAM_LAST_LAYER("quantise"),
+     .offset = offsetof(struct espl_atom_params, layers.last_layer)},
+    {ESPL_PARAM_MAX_PERPLEXITY_RATIO,
      .offset = offsetof(struct espl_atom_params, max_perplexity_ratio)},
     {.name = NULL},
 };
@@ -171,57 +135,35 @@ static const struct espl_port outputs[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Description of the output, for stages downstream. NULL when out of memory. */
-static json_t *predict(const json_t *model, json_t *quantisation)
-{
-    return json_pack("{s:O*, s:O*, s:O*, s:O}", "architecture",
-                     json_object_get(model, "architecture"), "config",
-                     json_object_get(model, "config"), "pruning", json_object_get(model, "pruning"),
-                     "quantisation", quantisation);
-}
-
 static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
                              struct espl_estimate *est, struct espl_error *err)
 {
     const struct espl_atom_params *params = stage_params;
     const json_t *model = espl_plan_input(ctx, "model");
-    const json_t *tokens = espl_plan_input(ctx, "tokens");
-    const struct espl_wanda_windows info = espl_wanda_windows_from_json(tokens);
-    struct espl_atom_setup setup;
+    struct espl_atom_setup setup = {0};
+    struct espl_calibration_info info;
     struct espl_model_config config;
-    json_t *quantisation = NULL;
-    json_t *predicted = NULL;
     if (model == NULL) {
         return ESPL_OK;
     }
     enum espl_status status = espl_model_config_from_description(model, &config, err);
-    if (status != ESPL_OK) {
-        return status;
+    if (status == ESPL_OK) {
+        status = espl_atom_setup_make(&config, params, model, &setup, err);
     }
-    status = espl_atom_setup_make(&config, params, model, &setup, err);
-    if (status == ESPL_OK && tokens != NULL) {
-        status = espl_wanda_check_windows(&config, &info, err);
+    if (status == ESPL_OK) {
+        status = espl_calibration_plan(ctx, &config, &info, err);
     }
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        if (params->reorder == ESPL_ATOM_REORDER_NONE && params->outlier_channels > 0) {
+            espl_plan_warn(ctx,
+                           "without a reorder the last %" PRId64 " columns of each layer are kept "
+                           "in INT8, whatever their inputs",
+                           params->outlier_channels);
+        }
+        espl_atom_estimate(&config, &setup, &info, est);
+        status = espl_model_plan_output(ctx, model, "quantisation",
+                                        espl_atom_describe(params, &setup, &info), err);
     }
-    if (params->reorder == ESPL_ATOM_REORDER_NONE && params->outlier_channels > 0) {
-        espl_plan_warn(ctx,
-                       "without a reorder the last %" PRId64 " columns of each layer are kept in "
-                       "INT8, whatever their inputs",
-                       params->outlier_channels);
-    }
-    espl_atom_estimate(&config, &setup, &info, est);
-    quantisation = espl_atom_describe(params, &setup, &info);
-    predicted = quantisation != NULL ? predict(model, quantisation) : NULL;
-    if (predicted == NULL) {
-        status = espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
-        goto cleanup;
-    }
-    espl_plan_set_output(ctx, "model", predicted);
-
-cleanup:
-    json_decref(quantisation);
     espl_atom_setup_free(&setup);
     return status;
 }

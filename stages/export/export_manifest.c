@@ -58,8 +58,9 @@ enum espl_status espl_export_manifest_fill(const char *folder, json_t *manifest,
 }
 
 /* One file against its entry. */
-static enum espl_status check_file(const char *folder, const json_t *file, bool *valid,
-                                   char stale[160], struct espl_error *err)
+static enum espl_status check_file(const struct espl_store *store, bool rehash, const char *folder,
+                                   const json_t *file, bool *valid, char stale[160],
+                                   struct espl_error *err)
 {
     const char *name = json_string_value(json_object_get(file, "name"));
     const char *expected = json_string_value(json_object_get(file, "sha256"));
@@ -84,7 +85,7 @@ static enum espl_status check_file(const char *folder, const json_t *file, bool 
         (void)snprintf(stale, 160, "'%.100s' has another size", name);
         return ESPL_OK;
     }
-    status = espl_sha256_file(path, hex, err);
+    status = espl_store_file_hash(store, path, rehash, hex, err);
     if (status == ESPL_OK) {
         *valid = strcmp(hex, expected) == 0;
         if (!*valid) {
@@ -94,7 +95,8 @@ static enum espl_status check_file(const char *folder, const json_t *file, bool 
     return status;
 }
 
-enum espl_status espl_export_manifest_check(const char *folder, const json_t *manifest, bool *valid,
+enum espl_status espl_export_manifest_check(const struct espl_store *store, bool rehash,
+                                            const char *folder, const json_t *manifest, bool *valid,
                                             char stale[160], struct espl_error *err)
 {
     const json_t *files = json_object_get(manifest, "files");
@@ -108,7 +110,7 @@ enum espl_status espl_export_manifest_check(const char *folder, const json_t *ma
                                               : "the folder is gone");
     }
     for (size_t i = 0; status == ESPL_OK && *valid && i < json_array_size(files); i++) {
-        status = check_file(folder, json_array_get(files, i), valid, stale, err);
+        status = check_file(store, rehash, folder, json_array_get(files, i), valid, stale, err);
     }
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef ESPL_STAGES_EXPORT_MANIFEST_H
 #define ESPL_STAGES_EXPORT_MANIFEST_H
 
+#include "artifact/store.h"
 #include "core/error.h"
 
 #include <jansson.h>
@@ -14,8 +15,9 @@
 enum espl_status espl_export_manifest_fill(const char *folder, json_t *manifest,
                                            struct espl_error *err);
 /** Does the folder hold every file of the manifest, with its size and hash? stale: the reason why
- * not. */
-enum espl_status espl_export_manifest_check(const char *folder, const json_t *manifest, bool *valid,
+ * not. store, rehash: as espl_store_file_hash(). */
+enum espl_status espl_export_manifest_check(const struct espl_store *store, bool rehash,
+                                            const char *folder, const json_t *manifest, bool *valid,
                                             char stale[160], struct espl_error *err);
 /** May an export be written to this path? Yes when there is nothing, an empty folder, or an export
  * with no other files in it; else KIND, blamed on param:folder. */

@@ -19,16 +19,32 @@ struct export
     const struct espl_export_options *options;
     const struct espl_export_hooks *hooks;
     char folder[ESPL_PATH_MAX]; /* the temporary one */
+    enum espl_dtype dtype;      /* of all tensors */
 };
 
 /* ---- weights ---- */
+
+/* The one type of all tensors. A model whose stage has changed weights holds these in float32 and
+ * the rest in the type of its base: readers go by one type for all, so that is float32 then. */
+static enum espl_dtype common_dtype(const struct espl_model *model)
+{
+    const enum espl_dtype first = espl_model_dtype(model, espl_model_tensor(model, 0));
+    for (size_t i = 1; i < espl_model_tensor_count(model); i++) {
+        if (espl_model_dtype(model, espl_model_tensor(model, i)) != first) {
+            return ESPL_DTYPE_F32;
+        }
+    }
+    return first;
+}
 
 static enum espl_status read_rows(void *user, size_t index, uint64_t row, uint64_t rows, void *dst,
                                   size_t bytes, struct espl_error *err)
 {
     const struct export *self = user;
-    return espl_model_read_raw(self->model, espl_model_tensor(self->model, index), row, rows, dst,
-                               bytes, err);
+    const struct espl_tensor_spec *spec = espl_model_tensor(self->model, index);
+    return self->dtype == ESPL_DTYPE_F32
+               ? espl_model_read_f32(self->model, spec, row, rows, dst, err)
+               : espl_model_read_raw(self->model, spec, row, rows, dst, bytes, err);
 }
 
 static bool on_progress(void *user, uint64_t done, uint64_t total)
@@ -43,13 +59,15 @@ static bool on_progress(void *user, uint64_t done, uint64_t total)
 static enum espl_status write_weights(struct export *self, struct espl_error *err)
 {
     const size_t count = espl_model_tensor_count(self->model);
+    struct espl_model_config config = *espl_model_get_config(self->model);
     enum espl_dtype *dtypes = calloc(count, sizeof *dtypes);
     if (dtypes == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for %zu tensors", count);
     }
     for (size_t i = 0; i < count; i++) {
-        dtypes[i] = espl_model_dtype(self->model, espl_model_tensor(self->model, i));
+        dtypes[i] = self->dtype;
     }
+    (void)snprintf(config.dtype, sizeof config.dtype, "%s", espl_dtype_name(self->dtype));
     const struct espl_checkpoint_source source = {
         .specs = espl_model_tensor(self->model, 0),
         .dtypes = dtypes,
@@ -59,8 +77,7 @@ static enum espl_status write_weights(struct export *self, struct espl_error *er
         .user = self,
     };
     const enum espl_status status =
-        espl_checkpoint_write(self->folder, espl_model_get_config(self->model), &source,
-                              self->options->shard_size, NULL, err);
+        espl_checkpoint_write(self->folder, &config, &source, self->options->shard_size, NULL, err);
     free(dtypes);
     return status;
 }
@@ -264,7 +281,8 @@ enum espl_status espl_export_write(struct espl_model *model,
                                    const struct espl_export_hooks *hooks, json_t **manifest,
                                    struct espl_error *err)
 {
-    struct export self = {.model = model, .options = options, .hooks = hooks};
+    struct export self = {
+        .model = model, .options = options, .hooks = hooks, .dtype = common_dtype(model)};
     struct espl_checkpoint_folder folder = {.temporary = ""};
     json_t *made = NULL;
 

@@ -86,6 +86,15 @@ static enum espl_status add_tokenizer(struct espl_plan_ctx *ctx, const struct ex
     return status;
 }
 
+/* Are there weights that a stage has changed? They are float32, and so is all of their export. */
+static bool has_changed_weights(const json_t *description)
+{
+    const json_t *pruning = json_object_get(description, "pruning");
+    const char *method = json_string_value(json_object_get(pruning, "method"));
+    return json_object_get(description, "quantisation") != NULL ||
+           (method != NULL && strcmp(method, "sparsegpt") == 0);
+}
+
 /* Bytes of the folder, from the model's description. */
 static void estimate_bytes(const json_t *description, const struct export_params *params,
                            struct espl_estimate *est)
@@ -97,13 +106,16 @@ static void estimate_bytes(const json_t *description, const struct export_params
         !espl_dtype_parse(config.dtype, &dtype)) {
         return;
     }
+    if (has_changed_weights(description)) {
+        dtype = ESPL_DTYPE_F32;
+    }
     const uint64_t parameters = espl_arch_parameters(&config);
     est->output_bytes = parameters * espl_dtype_size(dtype) + (1u << 20);
     if (params->masks && json_object_get(description, "base") != NULL) {
         est->output_bytes += parameters / 8;
     }
     (void)snprintf(est->note, sizeof est->note, "%s, %s, to %.100s", config.architecture,
-                   config.dtype, params->folder);
+                   espl_dtype_name(dtype), params->folder);
 }
 
 static enum espl_status plan(struct espl_plan_ctx *ctx, const void *params,
@@ -188,20 +200,21 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, stru
     return status == ESPL_E_CANCELLED ? espl_ctx_stop(ctx, err) : status;
 }
 
-static enum espl_status still_valid(struct espl_artifact *cached, const void *params, bool *valid,
+static enum espl_status still_valid(const struct espl_store *store, bool rehash,
+                                    struct espl_artifact *cached, const void *params, bool *valid,
                                     char stale[160], struct espl_error *err)
 {
     const struct export_params *self = params;
     json_t *manifest = json_loads(espl_artifact_description(cached), JSON_REJECT_DUPLICATES, NULL);
     const enum espl_status status =
-        espl_export_manifest_check(self->folder, manifest, valid, stale, err);
+        espl_export_manifest_check(store, rehash, self->folder, manifest, valid, stale, err);
     json_decref(manifest);
     return status;
 }
 
 const struct espl_stage espl_stage_export = {
     .name = "export",
-    .summary = "write a safetensors folder that HF transformers loads",
+    .summary = "writes a safetensors folder that HF transformers or timm loads",
     .cache_version = 1,
     .params = params_table,
     .params_size = sizeof(struct export_params),

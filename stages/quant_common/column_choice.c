@@ -3,6 +3,7 @@
 #include "core/checked.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static double score_of(const struct espl_column_loop *loop, size_t row, size_t column)
 {
@@ -82,36 +83,49 @@ double espl_select_rank(double *values, size_t count, size_t rank)
     return values[rank];
 }
 
+/* Scores of the block's weights, pooled by groups where these stand in for the single weight. */
+static void score_block(const struct espl_column_loop *loop, const struct espl_matrix_shape *block,
+                        size_t first, double *scores)
+{
+    for (size_t i = 0; i < block->rows * block->cols; i++) {
+        scores[i] = score_of(loop, i / block->cols, first + i % block->cols);
+    }
+    if (espl_align_is_on(&loop->align) && loop->align.fill == ESPL_ALIGN_FILL_NONE) {
+        espl_align_pool(&loop->align, block, false, scores);
+    }
+}
+
 enum espl_status espl_choose_block(const struct espl_column_loop *loop, size_t first,
                                    struct espl_error *err)
 {
-    const size_t rows = loop->shape.rows;
-    const size_t left = loop->loop_columns - first;
-    const size_t columns = left < loop->block ? left : loop->block;
+    const struct espl_matrix_shape block = {loop->shape.rows,
+                                            espl_column_loop_block_end(loop, first) - first};
     const size_t stride = espl_mask_stride(loop->shape.cols);
     size_t count = 0;
     size_t bytes = 0;
     double *scores = NULL;
-    if (loop->sparsity <= 0.0 || rows == 0 || columns == 0) {
+    if (loop->sparsity <= 0.0 || block.rows == 0 || block.cols == 0) {
         return ESPL_OK;
     }
-    if (espl_mul_size(rows, columns, &count) && espl_mul_size(count, sizeof *scores, &bytes)) {
+    if (espl_mul_size(block.rows, block.cols, &count) &&
+        espl_mul_size(count, 2 * sizeof *scores, &bytes)) {
         scores = malloc(bytes);
     }
     if (scores == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the scores of %zu x %zu weights",
-                         rows, columns);
+                         block.rows, block.cols);
+    }
+    double *ranked = scores + count;
+    score_block(loop, &block, first, scores);
+    memcpy(ranked, scores, count * sizeof *ranked);
+    const size_t rank = (size_t)((double)count * loop->sparsity);
+    const double threshold = espl_select_rank(ranked, count, rank < count ? rank : count - 1);
+    if (espl_align_is_on(&loop->align) && loop->align.fill == ESPL_ALIGN_FILL_UNION) {
+        espl_align_pool(&loop->align, &block, true, scores);
     }
     for (size_t i = 0; i < count; i++) {
-        scores[i] = score_of(loop, i / columns, first + i % columns);
-    }
-    const size_t rank = (size_t)((double)count * loop->sparsity);
-    const double threshold = espl_select_rank(scores, count, rank < count ? rank : count - 1);
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t c = first; c < first + columns; c++) {
-            if (score_of(loop, r, c) <= threshold) {
-                espl_mask_clear(loop->mask + r * stride, c);
-            }
+        if (scores[i] <= threshold) {
+            espl_mask_clear(loop->mask + i / block.cols * stride, first + i % block.cols);
         }
     }
     free(scores);

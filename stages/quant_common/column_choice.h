@@ -9,7 +9,8 @@
 void espl_choose_window(const struct espl_column_loop *loop, size_t row, size_t column);
 
 /** Unstructured: clears the mask bits of the block at `first`, all rows, whose score is at most the
- *  one at place trunc(count * sparsity) in ascending order. Errors: NOMEM. */
+ *  one at place trunc(count * sparsity) in ascending order. With groups a weight's score is the sum
+ *  of its group; with fill `union` a weight stays when any of its group does. Errors: NOMEM. */
 enum espl_status espl_choose_block(const struct espl_column_loop *loop, size_t first,
                                    struct espl_error *err);
 

@@ -152,17 +152,25 @@ static void round_outliers(const struct espl_column_loop *loop, struct panel *pa
     }
 }
 
+size_t espl_column_loop_block_end(const struct espl_column_loop *loop, size_t first)
+{
+    const size_t left = loop->loop_columns - first;
+    const size_t end = first + (left < loop->block ? left : loop->block);
+    const bool crosses =
+        loop->quantised != NULL && first < loop->quantised->normal && end > loop->quantised->normal;
+    return crosses ? loop->quantised->normal : end;
+}
+
 static struct panel make_panel(const struct espl_column_loop *loop, size_t index, size_t first,
                                double *errors)
 {
     const size_t row = index * PANEL_ROWS;
     const size_t rows_left = loop->shape.rows - row;
-    const size_t columns_left = loop->loop_columns - first;
     const struct panel panel = {
         .row = row,
         .rows = rows_left < PANEL_ROWS ? rows_left : PANEL_ROWS,
         .first = first,
-        .last = first + (columns_left < loop->block ? columns_left : loop->block),
+        .last = espl_column_loop_block_end(loop, first),
         .errors = errors + (size_t)omp_get_thread_num() * PANEL_ROWS * loop->block,
     };
     return panel;
@@ -179,7 +187,8 @@ enum espl_status espl_column_loop_run(struct espl_column_loop *loop, struct espl
         goto cleanup;
     }
     espl_blas_use_one_thread();
-    for (size_t first = 0; first < loop->loop_columns; first += loop->block) {
+    for (size_t first = 0; first < loop->loop_columns;
+         first = espl_column_loop_block_end(loop, first)) {
         if (loop->choice == ESPL_COLUMN_UNSTRUCTURED) {
             status = espl_choose_block(loop, first, err);
             if (status != ESPL_OK) {

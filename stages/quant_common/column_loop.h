@@ -7,6 +7,7 @@
 #ifndef ESPL_STAGES_COLUMN_LOOP_H
 #define ESPL_STAGES_COLUMN_LOOP_H
 
+#include "stages/prune_common/group_align.h"
 #include "stages/quant_common/gptq.h"
 
 enum espl_column_choice {
@@ -22,9 +23,10 @@ struct espl_column_loop {
     struct espl_quantised *quantised;       /* with a quantiser */
     enum espl_column_choice choice;
     enum espl_removed_rule removed;
-    double sparsity;     /* UNSTRUCTURED */
-    size_t keep, window; /* WINDOWS; the block size is a multiple of window */
-    size_t block;        /* columns */
+    double sparsity;         /* UNSTRUCTURED */
+    struct espl_align align; /* UNSTRUCTURED: groups inside a block of columns */
+    size_t keep, window;     /* WINDOWS; the block size is a multiple of window */
+    size_t block;            /* columns */
     /* Columns from here on do not pass errors on: the outliers of GPTQ, rounded at the end. */
     size_t loop_columns;
     unsigned threads;
@@ -32,6 +34,10 @@ struct espl_column_loop {
     uint8_t *mask; /* (rows, espl_mask_stride(cols)): read or chosen */
     double loss;   /* out: sum of errors^2 / 2 */
 };
+
+/** End of the block of columns that begins at `first`. The outliers begin a block of their own:
+ * their scales come from all of them at once, which must be up to date then. */
+size_t espl_column_loop_block_end(const struct espl_column_loop *loop, size_t first);
 
 /** Errors: NOMEM. */
 enum espl_status espl_column_loop_run(struct espl_column_loop *loop, struct espl_error *err);

@@ -23,7 +23,32 @@ static enum espl_status check_windows(const struct espl_sparsegpt_task *task,
                   task->window);
         return espl_hint(err, "the window must divide %d, or prune first and quantise then", BLOCK);
     }
+    if (task->quantiser != NULL && task->quantiser->outliers > 0 &&
+        (task->shape.cols - task->quantiser->outliers) % task->window != 0) {
+        return espl_fail(err, ESPL_E_JOB, "%zu outlier columns cut a window of %zu columns in two",
+                         task->quantiser->outliers, task->window);
+    }
     return ESPL_OK;
+}
+
+/* The groups of a block must all be in it. */
+static enum espl_status check_align(const struct espl_sparsegpt_task *task, struct espl_error *err)
+{
+    const char *fault = espl_align_fault(&task->align, &task->shape);
+    if (fault != NULL) {
+        espl_fail(err, ESPL_E_JOB, "align %ux%u does not fit %zu x %zu weights",
+                  (unsigned)task->align.grid.rows, (unsigned)task->align.grid.cols,
+                  task->shape.rows, task->shape.cols);
+        return espl_hint(err, "%s", fault);
+    }
+    if (BLOCK % task->align.grid.cols != 0) {
+        espl_fail(err, ESPL_E_JOB, "groups of %u columns cannot be chosen in blocks of %d",
+                  (unsigned)task->align.grid.cols, BLOCK);
+        return espl_hint(err, "the columns of a group must divide %d", BLOCK);
+    }
+    return task->quantiser != NULL && task->quantiser->outliers > 0
+               ? espl_fail(err, ESPL_E_JOB, "outlier columns and groups exclude each other")
+               : ESPL_OK;
 }
 
 static enum espl_status check_task(const struct espl_sparsegpt_task *task, struct espl_error *err)
@@ -31,9 +56,10 @@ static enum espl_status check_task(const struct espl_sparsegpt_task *task, struc
     if (task->window != 0) {
         return check_windows(task, err);
     }
-    return task->sparsity >= 0.0 && task->sparsity < 1.0
-               ? ESPL_OK
-               : espl_fail(err, ESPL_E_JOB, "a sparsity of %g is not in [0, 1)", task->sparsity);
+    if (!(task->sparsity >= 0.0 && task->sparsity < 1.0)) {
+        return espl_fail(err, ESPL_E_JOB, "a sparsity of %g is not in [0, 1)", task->sparsity);
+    }
+    return espl_align_is_on(&task->align) ? check_align(task, err) : ESPL_OK;
 }
 
 enum espl_status espl_sparsegpt(const struct espl_sparsegpt_task *task, uint8_t *mask,
@@ -49,6 +75,7 @@ enum espl_status espl_sparsegpt(const struct espl_sparsegpt_task *task, uint8_t 
         .choice = windows ? ESPL_COLUMN_WINDOWS : ESPL_COLUMN_UNSTRUCTURED,
         .removed = ESPL_REMOVED_REMASK,
         .sparsity = task->sparsity,
+        .align = task->align,
         .keep = task->keep,
         .window = task->window,
         .loop_columns = task->shape.cols,

@@ -1,64 +1,22 @@
 #include "stages/sparsegpt_prune/sparsegpt_run.h"
 
-#include "core/checked.h"
-#include "stages/calibration/hessians.h"
+#include "stages/calibration/block_run.h"
+#include "stages/calibration/site_matrix.h"
 #include "stages/prune_common/prune_store.h"
 #include "stages/quant_common/sparsegpt.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { DENSE = 0, PRUNED = 1 /* chains */ };
+
 /* Everything a run holds. */
 struct sparsegpt_run {
-    struct espl_stage_ctx *ctx;
     const struct espl_sparsegpt_params *params;
+    struct espl_block_run run;
     struct espl_prune_selection selection;
-    struct espl_backend *backend;
-    struct espl_model *model;
-    const struct espl_model_config *config;
-    struct espl_calibration_windows windows;
-    struct espl_chains chains; /* 0: dense, 1: pruned */
     struct espl_hessians hessians;
-    struct espl_block *block;
 };
-
-static enum espl_status open_run(struct sparsegpt_run *run, struct espl_error *err)
-{
-    enum espl_status status = espl_model_open(espl_ctx_input(run->ctx, "model"),
-                                              espl_ctx_store(run->ctx), &run->model, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    run->config = espl_model_get_config(run->model);
-    status = espl_sparsegpt_select(run->config, run->params, &run->selection, err);
-    if (status == ESPL_OK) {
-        status = espl_calibration_windows_read(run->ctx, run->config, &run->windows, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_prune_open_backend(run->ctx, &run->backend, err);
-    }
-    if (status != ESPL_OK) {
-        return status;
-    }
-    const uint64_t counts[ESPL_CHAINS] = {espl_check_windows(run->windows.count),
-                                          run->windows.count};
-    run->hessians.chains = &run->chains;
-    return espl_chains_open(run->ctx, run->model, run->backend, &run->windows, counts, &run->chains,
-                            err);
-}
-
-static void close_run(struct sparsegpt_run *run)
-{
-    espl_block_destroy(run->block);
-    espl_hessians_free(&run->hessians);
-    espl_chains_close(&run->chains);
-    free(run->windows.ids);
-    espl_backend_close(run->backend);
-    espl_prune_selection_free(&run->selection);
-    espl_model_close(run->model);
-}
 
 /* ---- one linear ---- */
 
@@ -72,24 +30,26 @@ static enum espl_status write_weight(struct espl_artifact *unit,
 }
 
 /* Prunes w in place of the resident block; mask and pruned: room for the result. */
-static enum espl_status prune_matrix(struct sparsegpt_run *run, const float *w,
+static enum espl_status prune_matrix(const struct sparsegpt_run *sparsegpt, const float *w,
                                      const struct espl_matrix_shape *shape,
                                      const struct espl_inverse_factor *factor, uint8_t *mask,
                                      float *pruned, struct espl_error *err)
 {
-    const struct espl_prune_params *common = &run->params->common;
-    const struct espl_quantiser quantiser = espl_sparsegpt_quantiser(run->params, shape->cols);
-    const bool joint = run->params->weight_bits > 0;
+    const struct espl_prune_params *common = &sparsegpt->params->common;
+    const struct espl_quantiser quantiser =
+        espl_sparsegpt_quantiser(sparsegpt->params, shape->cols);
+    const bool joint = sparsegpt->params->weight_bits > 0;
     const struct espl_sparsegpt_task task = {
         .shape = *shape,
         .w = w,
         .factor = factor,
         .sparsity = common->sparsity,
+        .align = common->align,
         .keep = common->pattern.n,
         .window = common->pattern.m,
         .keep_tail = common->tail == ESPL_PRUNE_TAIL_DENSE,
         .quantiser = joint ? &quantiser : NULL,
-        .threads = espl_backend_threads(run->backend),
+        .threads = espl_backend_threads(sparsegpt->run.backend),
     };
     struct espl_quantised quantised = {0};
     enum espl_status status = ESPL_OK;
@@ -103,26 +63,26 @@ static enum espl_status prune_matrix(struct sparsegpt_run *run, const float *w,
     return status;
 }
 
-static enum espl_status prune_linear(struct sparsegpt_run *run,
-                                     const struct espl_prune_linear *linear, const double *hessian,
-                                     const struct espl_inverse_factor *factor,
+static enum espl_status prune_linear(struct sparsegpt_run *sparsegpt,
+                                     const struct espl_prune_linear *linear,
+                                     const struct espl_site_matrix *matrix,
                                      struct espl_artifact *unit, struct espl_error *err)
 {
+    const struct espl_block_run *run = &sparsegpt->run;
     const struct espl_tensor_spec *spec = &linear->spec;
     struct espl_matrix_shape shape = {0, 0};
-    float *w = espl_block_weight(run->block, spec->role, &shape);
+    float *w = NULL;
     size_t mask_bytes = 0;
     uint8_t *mask = NULL;
     float *pruned = NULL;
     double absolute = 0.0;
     double relative = 0.0;
     enum espl_status status = espl_prune_mask_bytes(spec, &mask_bytes, err);
+    if (status == ESPL_OK) {
+        status = espl_block_run_weight(run, spec, &w, &shape, err);
+    }
     if (status != ESPL_OK) {
         return status;
-    }
-    if (w == NULL || shape.rows != spec->shape[0] || shape.cols != spec->shape[1]) {
-        return espl_fail(err, ESPL_E_INTERNAL, "block has no weight '%s' of the expected shape",
-                         spec->module);
     }
     const size_t count = shape.rows * shape.cols;
     mask = malloc(mask_bytes > 0 ? mask_bytes : 1);
@@ -131,9 +91,9 @@ static enum espl_status prune_linear(struct sparsegpt_run *run,
         status = espl_fail(err, ESPL_E_NOMEM, "no memory for a second copy of %zu weights", count);
         goto cleanup;
     }
-    status = prune_matrix(run, w, &shape, factor, mask, pruned, err);
+    status = prune_matrix(sparsegpt, w, &shape, &matrix->factor, mask, pruned, err);
     if (status == ESPL_OK) {
-        status = espl_output_error(shape.rows, shape.cols, w, pruned, hessian,
+        status = espl_output_error(shape.rows, shape.cols, w, pruned, matrix->hessian,
                                    espl_backend_threads(run->backend), &absolute, &relative, err);
     }
     if (status == ESPL_OK) {
@@ -156,207 +116,125 @@ cleanup:
     return status == ESPL_OK ? status : espl_context(err, "while pruning '%s'", spec->module);
 }
 
-/* ---- one input ---- */
-
-static void note_damping(const struct sparsegpt_run *run, uint64_t layer, enum espl_role first,
-                         const struct espl_inverse_factor *factor)
-{
-    if (factor->identity) {
-        espl_log(espl_ctx_log(run->ctx), ESPL_LOG_WARN,
-                 "block %" PRIu64 ": the Hessian at the input of '%s' has no inverse at any "
-                 "damping: pruning by magnitude there, without updates",
-                 layer, espl_role_name(first));
-    } else if (factor->attempts > 1) {
-        espl_log(espl_ctx_log(run->ctx), ESPL_LOG_WARN,
-                 "block %" PRIu64 ": the Hessian at the input of '%s' needed damping %g", layer,
-                 espl_role_name(first), factor->damp);
-    }
-}
-
-static enum espl_status prune_site(struct sparsegpt_run *run, uint64_t layer,
+/* Prunes the linears that read one input. */
+static enum espl_status prune_site(struct sparsegpt_run *sparsegpt, uint64_t layer,
                                    enum espl_quant_site site, struct espl_artifact *unit,
                                    struct espl_error *err)
 {
-    const enum espl_role *roles = espl_quant_site_roles(run->config, site);
-    struct espl_hessian *collected = run->hessians.sites[site];
-    struct espl_inverse_factor factor = {0};
-    double *hessian = NULL;
-    size_t values = 0;
-    if (collected == NULL) {
-        return espl_fail(err, ESPL_E_INTERNAL, "no Hessian was collected for '%s'",
-                         espl_role_name(roles[0]));
-    }
-    const size_t width = espl_hessian_width(collected);
-    if (width > 0 && espl_mul_size(width, width, &values) && values <= SIZE_MAX / sizeof *hessian) {
-        hessian = malloc(values * sizeof *hessian);
-    }
-    if (hessian == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "no memory for a Hessian of %zu channels", width);
-    }
-    espl_hessian_matrix(collected, NULL, hessian);
-    /* The sums are not needed any more; wide layers need the room. */
-    espl_hessian_destroy(collected);
-    run->hessians.sites[site] = NULL;
+    struct espl_site_matrix matrix = {0};
     enum espl_status status =
-        espl_inverse_factor_create(hessian, width, run->params->damping, &factor, err);
-    if (status == ESPL_OK) {
-        note_damping(run, layer, roles[0], &factor);
-    }
-    for (; *roles != ESPL_ROLE_NONE && status == ESPL_OK; roles++) {
+        espl_site_matrix_take(&sparsegpt->hessians, site, NULL, sparsegpt->params->damping,
+                              "pruning by magnitude there, without updates", &matrix, err);
+    for (const enum espl_role *role = espl_quant_site_roles(sparsegpt->run.config, site);
+         *role != ESPL_ROLE_NONE && status == ESPL_OK; role++) {
         const struct espl_prune_linear *linear =
-            espl_prune_selection_find(&run->selection, layer, *roles);
+            espl_prune_selection_find(&sparsegpt->selection, layer, *role);
         if (linear != NULL) {
-            status = prune_linear(run, linear, hessian, &factor, unit, err);
+            status = prune_linear(sparsegpt, linear, &matrix, unit, err);
         }
     }
-    free(hessian);
-    espl_inverse_factor_free(&factor);
+    espl_site_matrix_free(&matrix);
     return status;
-}
-
-static bool site_selected(const struct sparsegpt_run *run, uint64_t layer,
-                          enum espl_quant_site site)
-{
-    const enum espl_role *roles = espl_quant_site_roles(run->config, site);
-    while (*roles != ESPL_ROLE_NONE &&
-           espl_prune_selection_find(&run->selection, layer, *roles) == NULL) {
-        roles++;
-    }
-    return *roles != ESPL_ROLE_NONE;
 }
 
 /* ---- one block ---- */
 
-static enum espl_status prune_block(struct sparsegpt_run *run, uint64_t layer,
+static enum espl_status prune_block(struct sparsegpt_run *sparsegpt, uint64_t layer,
                                     struct espl_artifact *unit, struct espl_error *err)
 {
-    run->hessians.layer = layer;
-    for (int site = 0; site < ESPL_QUANT_SITES; site++) {
-        run->hessians.wanted[site] = site_selected(run, layer, (enum espl_quant_site)site);
-    }
-    enum espl_status status = espl_chains_peek(&run->chains, 1, run->block, run->chains.counts[1],
-                                               espl_hessians_observe, &run->hessians, err);
+    struct espl_hessians *hessians = &sparsegpt->hessians;
+    espl_hessians_want(hessians, &sparsegpt->selection, layer);
+    enum espl_status status = espl_chains_peek(&sparsegpt->run.chains, PRUNED, sparsegpt->run.block,
+                                               espl_hessians_observe, hessians, err);
     for (int site = 0; site < ESPL_QUANT_SITES && status == ESPL_OK; site++) {
-        if (run->hessians.wanted[site]) {
-            status = prune_site(run, layer, (enum espl_quant_site)site, unit, err);
+        if (hessians->wanted[site]) {
+            status = prune_site(sparsegpt, layer, (enum espl_quant_site)site, unit, err);
         }
     }
-    espl_hessians_free(&run->hessians);
+    espl_hessians_free(hessians);
     return status;
 }
 
-static enum espl_status compute_block(struct sparsegpt_run *run, uint64_t layer,
+static enum espl_status compute_block(void *user, uint64_t layer, struct espl_artifact *unit,
+                                      double *output_error, struct espl_error *err)
+{
+    struct sparsegpt_run *sparsegpt = user;
+    struct espl_block_run *run = &sparsegpt->run;
+    struct espl_chains *chains = &run->chains;
+    enum espl_status status = espl_chains_advance(chains, DENSE, run->block,
+                                                  chains->counts.chain[DENSE], NULL, NULL, err);
+    if (status == ESPL_OK) {
+        status = prune_block(sparsegpt, layer, unit, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_chains_advance(chains, PRUNED, run->block, chains->counts.chain[PRUNED], NULL,
+                                     NULL, err);
+    }
+    if (status == ESPL_OK) {
+        *output_error = espl_chains_distance(chains);
+    }
+    return status;
+}
+
+/* Puts a weight of a finished unit into the resident block. */
+static enum espl_status restore_linear(void *user, const struct espl_prune_linear *linear,
+                                       struct espl_artifact *unit, struct espl_error *err)
+{
+    const struct espl_block_run *run = &((struct sparsegpt_run *)user)->run;
+    struct espl_matrix_shape shape = {0, 0};
+    float *w = NULL;
+    const enum espl_status status = espl_block_run_weight(run, &linear->spec, &w, &shape, err);
+    return status == ESPL_OK ? espl_artifact_read_rows(unit, linear->spec.path, 0, shape.rows, w,
+                                                       shape.rows * shape.cols * sizeof *w, err)
+                             : status;
+}
+
+static enum espl_status restore_block(void *user, uint64_t layer, struct espl_artifact *unit,
                                       struct espl_error *err)
 {
-    struct espl_chains *chains = &run->chains;
-    struct espl_artifact *unit = NULL;
-    enum espl_status status =
-        espl_chains_advance(chains, 0, run->block, chains->counts[0], NULL, NULL, err);
-    if (status == ESPL_OK) {
-        status = espl_ctx_unit_create(run->ctx, layer, &unit, err);
-    }
-    if (status == ESPL_OK) {
-        status = prune_block(run, layer, unit, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_chains_advance(chains, 1, run->block, chains->counts[1], NULL, NULL, err);
-    }
-    const double distance = status == ESPL_OK ? espl_chains_distance(chains) : 0.0;
-    if (!isfinite(distance)) {
-        status = espl_fail(err, ESPL_E_NUMERIC,
-                           "output of the pruned block %" PRIu64 " is not finite", layer);
-    }
-    if (status == ESPL_OK) {
-        status = espl_ctx_layer_metric(run->ctx, "output_error", layer, "block", distance, err);
-    }
-    /* An unpublished unit belongs to the context, which drops it. */
-    return status == ESPL_OK ? espl_ctx_unit_publish(run->ctx, layer, &unit, err) : status;
+    const struct sparsegpt_run *sparsegpt = user;
+    return unit == NULL ? ESPL_OK
+                        : espl_prune_for_block(&sparsegpt->selection, layer, restore_linear, user,
+                                               unit, err);
 }
 
-/* Puts the weights of a finished unit into the resident block. */
-static enum espl_status load_unit(struct sparsegpt_run *run, uint64_t layer, struct espl_error *err)
+static enum espl_status finish_run(struct sparsegpt_run *sparsegpt, struct espl_error *err)
 {
-    struct espl_artifact *unit = NULL;
-    enum espl_status status = espl_ctx_unit_open(run->ctx, layer, &unit, err);
-    for (const enum espl_role *role = espl_forward_block_roles(run->config);
-         *role != ESPL_ROLE_NONE && status == ESPL_OK; role++) {
-        const struct espl_prune_linear *linear =
-            espl_prune_selection_find(&run->selection, layer, *role);
-        struct espl_matrix_shape shape = {0, 0};
-        float *w = espl_block_weight(run->block, *role, &shape);
-        if (linear != NULL) {
-            status = espl_artifact_read_rows(unit, linear->spec.path, 0, shape.rows, w,
-                                             shape.rows * shape.cols * sizeof *w, err);
-        }
+    struct espl_block_run *run = &sparsegpt->run;
+    const struct espl_calibration_info info = espl_calibration_info_of(&run->windows);
+    enum espl_status status = espl_chains_check(
+        &run->chains, sparsegpt->params->max_perplexity_ratio, "pruning",
+        "the layer figures of the run show where the output error grows most", err);
+    if (status == ESPL_OK) {
+        status = espl_prune_finish(
+            run->ctx, run->model, &sparsegpt->selection,
+            espl_sparsegpt_describe(sparsegpt->params, &sparsegpt->selection, &info), err);
     }
-    espl_artifact_close(unit);
-    return status;
-}
-
-/* Windows that must go through block `layer`: all while a block from here on is unfinished, and
- * then only those of the quality check. */
-static uint64_t windows_needed(const struct sparsegpt_run *run, uint64_t layer)
-{
-    for (uint64_t i = layer; i < run->config->layers; i++) {
-        if (espl_prune_selection_has_layer(&run->selection, i) &&
-            !espl_ctx_unit_done(run->ctx, i)) {
-            return run->windows.count;
-        }
-    }
-    return run->chains.counts[0];
-}
-
-static enum espl_status run_block(struct sparsegpt_run *run, uint64_t layer, struct espl_error *err)
-{
-    struct espl_chains *chains = &run->chains;
-    const bool selected = espl_prune_selection_has_layer(&run->selection, layer);
-    const bool finished = selected && espl_ctx_unit_done(run->ctx, layer);
-    enum espl_status status = espl_block_load(chains->forward, layer, &run->block, err);
-    if (status != ESPL_OK || (selected && !finished)) {
-        return status == ESPL_OK ? compute_block(run, layer, err) : status;
-    }
-    status = espl_chains_advance(chains, 0, run->block, chains->counts[0], NULL, NULL, err);
-    if (status == ESPL_OK && finished) {
-        status = load_unit(run, layer, err);
-    }
-    return status == ESPL_OK ? espl_chains_advance(chains, 1, run->block,
-                                                   windows_needed(run, layer), NULL, NULL, err)
-                             : status;
-}
-
-static enum espl_status finish_run(struct sparsegpt_run *run, struct espl_error *err)
-{
-    const struct espl_wanda_windows info = {.windows = run->windows.count,
-                                            .tokens = run->windows.tokens};
-    json_t *pruning = espl_sparsegpt_describe(run->params, &run->selection, &info);
-    if (pruning == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
-    }
-    const enum espl_status status =
-        espl_prune_finish(run->ctx, run->model, &run->selection, pruning, err);
-    json_decref(pruning);
-    return status == ESPL_OK ? espl_ctx_metric(run->ctx, "calibration_windows",
-                                               (double)run->windows.count, false, err)
-                             : status;
+    return status == ESPL_OK
+               ? espl_ctx_metric(run->ctx, "calibration_windows", (double)info.windows, false, err)
+               : status;
 }
 
 enum espl_status espl_sparsegpt_run(struct espl_stage_ctx *ctx,
                                     const struct espl_sparsegpt_params *params,
                                     struct espl_error *err)
 {
-    struct sparsegpt_run state = {.ctx = ctx, .params = params};
-    enum espl_status status = open_run(&state, err);
-    for (uint64_t layer = 0; status == ESPL_OK && layer < state.config->layers; layer++) {
-        espl_ctx_progress(ctx, layer, state.config->layers, "layer");
-        status = run_block(&state, layer, err);
+    static const struct espl_block_steps steps = {"pruned", compute_block, restore_block};
+    struct sparsegpt_run sparsegpt = {.params = params};
+    struct espl_block_run *run = &sparsegpt.run;
+    enum espl_status status = espl_block_run_open(ctx, run, err);
+    sparsegpt.hessians.chains = &run->chains;
+    if (status == ESPL_OK) {
+        status = espl_sparsegpt_select(run->config, params, &sparsegpt.selection, err);
     }
     if (status == ESPL_OK) {
-        espl_ctx_progress(ctx, state.config->layers, state.config->layers, "layer");
-        status = espl_chains_check(&state.chains, params->max_perplexity_ratio, "pruning", err);
+        const struct espl_chain_counts counts = espl_sparsegpt_chain_counts(run->windows.count);
+        status = espl_block_run_all(run, &sparsegpt.selection, &counts, &steps, &sparsegpt, err);
     }
     if (status == ESPL_OK) {
-        status = finish_run(&state, err);
+        status = finish_run(&sparsegpt, err);
     }
-    close_run(&state);
+    espl_block_run_close(run);
+    espl_prune_selection_free(&sparsegpt.selection);
     return status;
 }

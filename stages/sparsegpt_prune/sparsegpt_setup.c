@@ -1,10 +1,10 @@
 #include "stages/sparsegpt_prune/sparsegpt_setup.h"
 
 #include "stages/calibration/hessians.h"
+#include "stages/prune_common/model_plan.h"
 #include "stages/prune_common/prune_store.h"
 #include "stages/quant_common/channel_order.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 static enum espl_status check_quantiser(const struct espl_sparsegpt_params *params,
@@ -52,6 +52,13 @@ enum espl_status espl_sparsegpt_select(const struct espl_model_config *config,
                        "first and quantise then");
         status = espl_blame(err, "param:pattern");
     }
+    if (status == ESPL_OK && espl_align_is_on(&params->common.align) &&
+        128 % params->common.align.grid.cols != 0) {
+        espl_fail(err, ESPL_E_JOB, "groups of %u columns are not possible here",
+                  (unsigned)params->common.align.grid.cols);
+        espl_hint(err, "they must divide the 128 columns that are chosen together");
+        status = espl_blame(err, "param:align");
+    }
     return status == ESPL_OK ? check_quantiser(params, selection, err) : status;
 }
 
@@ -70,39 +77,34 @@ struct espl_quantiser espl_sparsegpt_quantiser(const struct espl_sparsegpt_param
 
 json_t *espl_sparsegpt_describe(const struct espl_sparsegpt_params *params,
                                 const struct espl_prune_selection *selection,
-                                const struct espl_wanda_windows *info)
+                                const struct espl_calibration_info *info)
 {
-    json_t *pruning = espl_prune_describe("sparsegpt", &params->common, selection);
-    json_t *more =
-        json_pack("{s:f, s:I, s:I, s:I}", "damping", params->damping, "weight_bits",
-                  (json_int_t)params->weight_bits, "calibration_windows", (json_int_t)info->windows,
-                  "sequence_length", (json_int_t)info->tokens);
-    if (pruning == NULL || more == NULL || json_object_update(pruning, more) != 0) {
-        json_decref(pruning);
-        pruning = NULL;
-    }
-    json_decref(more);
-    return pruning;
+    return espl_json_join(espl_prune_describe("sparsegpt", &params->common, selection),
+                          json_pack("{s:f, s:I, s:I, s:I}", "damping", params->damping,
+                                    "weight_bits", (json_int_t)params->weight_bits,
+                                    "calibration_windows", (json_int_t)info->windows,
+                                    "sequence_length", (json_int_t)info->tokens));
+}
+
+struct espl_chain_counts espl_sparsegpt_chain_counts(uint64_t windows)
+{
+    return (struct espl_chain_counts){{espl_check_windows(windows), windows}, 0};
 }
 
 void espl_sparsegpt_estimate(const struct espl_model_config *config,
                              const struct espl_prune_selection *selection,
-                             const struct espl_wanda_windows *info, struct espl_estimate *est)
+                             const struct espl_calibration_info *info, struct espl_estimate *est)
 {
-    const size_t tokens = (size_t)info->tokens;
+    const struct espl_chain_counts counts = espl_sparsegpt_chain_counts(info->windows);
     const uint64_t overhead = 65536;
-    const uint64_t check = espl_check_windows(info->windows);
-    uint64_t scratch = 0;
     est->units = selection->selected_layers;
     est->output_bytes =
         selection->selected_mask_bytes + selection->selected_elements * sizeof(float) + overhead;
     est->scratch_bytes = est->output_bytes + overhead * est->units;
-    est->host_bytes = espl_forward_bytes(config, espl_chains_batch(info->windows, tokens), tokens) +
-                      espl_hessians_bytes(config) +
-                      espl_chains_bytes(info->windows + check, tokens, config->hidden, &scratch) +
-                      info->windows * info->tokens * sizeof(int32_t);
-    est->scratch_bytes += scratch;
-    est->flop = espl_forward_flop(config, tokens) * (double)(2 * info->windows + check);
+    est->host_bytes = espl_hessians_bytes(config);
     (void)snprintf(est->note, sizeof est->note, "%zu of %zu linear layers", selection->selected,
                    selection->all_linears);
+    espl_chains_estimate(config, info, &counts, est);
+    est->flop = espl_forward_flop(config, (size_t)info->tokens) *
+                (double)(2 * counts.chain[1] + counts.chain[0]);
 }

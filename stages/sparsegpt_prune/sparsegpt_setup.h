@@ -5,9 +5,9 @@
 
 #include "engine/stage.h"
 #include "model/model.h"
+#include "stages/calibration/chains.h"
 #include "stages/prune_common/prune_select.h"
 #include "stages/quant_common/quantiser.h"
-#include "stages/wanda_prune/wanda_setup.h"
 
 struct espl_sparsegpt_params {
     struct espl_prune_params common;
@@ -29,9 +29,11 @@ struct espl_quantiser espl_sparsegpt_quantiser(const struct espl_sparsegpt_param
 /** The "pruning" object of the output; NULL when out of memory. New reference. */
 json_t *espl_sparsegpt_describe(const struct espl_sparsegpt_params *params,
                                 const struct espl_prune_selection *selection,
-                                const struct espl_wanda_windows *info);
+                                const struct espl_calibration_info *info);
+/** Windows of the dense chain, which is there for the check alone, and of the pruned one. */
+struct espl_chain_counts espl_sparsegpt_chain_counts(uint64_t windows);
 void espl_sparsegpt_estimate(const struct espl_model_config *config,
                              const struct espl_prune_selection *selection,
-                             const struct espl_wanda_windows *info, struct espl_estimate *est);
+                             const struct espl_calibration_info *info, struct espl_estimate *est);
 
 #endif

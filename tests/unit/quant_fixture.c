@@ -36,15 +36,22 @@ struct espl_atom_params quant_atom_params(void)
         .kv_clip = 1.0,
         .damping = 0.01,
         .max_perplexity_ratio = 100.0,
-        .targets = {1, all},
-        .last_layer = -1,
+        .layers = {.targets = {1, all}, .last_layer = -1},
     };
+}
+
+struct espl_atom_params quant_atom_defaults(void)
+{
+    struct espl_atom_params params = quant_atom_params();
+    params.group_size = -1;
+    params.outlier_channels = -1;
+    return params;
 }
 
 struct espl_sparsegpt_params quant_sparsegpt_params(void)
 {
     return (struct espl_sparsegpt_params){
-        .common = {.sparsity = 0.5, .targets = {1, all}, .last_layer = -1},
+        .common = {.sparsity = 0.5, .layers = {.targets = {1, all}, .last_layer = -1}},
         .group_size = 4,
         .damping = 0.01,
         .max_perplexity_ratio = 100.0,
@@ -54,7 +61,7 @@ struct espl_sparsegpt_params quant_sparsegpt_params(void)
 struct espl_wanda_params quant_wanda_params(void)
 {
     return (struct espl_wanda_params){
-        .common = {.sparsity = 0.5, .targets = {1, all}, .last_layer = -1},
+        .common = {.sparsity = 0.5, .layers = {.targets = {1, all}, .last_layer = -1}},
         .max_perplexity_ratio = 100.0};
 }
 
@@ -63,6 +70,22 @@ void quant_run(struct prune_fixture *fixture, const struct espl_stage *stage, co
 {
     struct espl_error err;
     check(prune_run(fixture, stage, params, key, model, 'b', NULL, result, &err), &err);
+}
+
+double quant_mean_layer(const struct prune_result *result, const char *series)
+{
+    double sum = 0.0;
+    size_t count = 0, index;
+    const json_t *item;
+    json_array_foreach(result->layers, index, item)
+    {
+        if (strcmp(json_string_value(json_object_get(item, "series")), series) == 0) {
+            sum += json_real_value(json_object_get(item, "value"));
+            count++;
+        }
+    }
+    assert_true(count > 0);
+    return sum / (double)count;
 }
 
 float *quant_logits(struct prune_fixture *fixture, char key, size_t windows, size_t tokens,
@@ -115,47 +138,4 @@ double quant_difference(const float *a, const float *b, size_t count)
         size = fmax(size, fabs((double)a[i]));
     }
     return difference / size;
-}
-
-void quant_copy_units(struct prune_fixture *from, struct prune_fixture *to, unsigned count)
-{
-    char from_dir[ESPL_PATH_MAX], to_dir[ESPL_PATH_MAX], path[ESPL_PATH_MAX], name[32];
-    struct espl_error err;
-    check(espl_store_units_dir(&from->store, prune_key(from, 'c'), false, from_dir, &err), &err);
-    check(espl_store_units_dir(&to->store, prune_key(to, 'c'), true, to_dir, &err), &err);
-    for (unsigned i = 0; i < count; i++) {
-        char *data = NULL;
-        size_t len = 0;
-        (void)snprintf(name, sizeof name, "unit-%06u.h5", i);
-        check(espl_fs_join(path, from_dir, name, &err), &err);
-        check(espl_fs_read_file(path, 1 << 24, &data, &len, &err), &err);
-        check(espl_fs_join(path, to_dir, name, &err), &err);
-        check(espl_fs_write_file(path, data, len, &err), &err);
-        free(data);
-    }
-}
-
-static char *read_bytes(struct prune_fixture *fixture, size_t *len)
-{
-    char path[ESPL_PATH_MAX];
-    char *data = NULL;
-    struct espl_error err;
-    prune_path(fixture, 'c', path);
-    check(espl_fs_read_file(path, 1 << 24, &data, len, &err), &err);
-    return data;
-}
-
-void quant_assert_same(struct prune_fixture *left, struct prune_fixture *right,
-                       const struct prune_result *a, const struct prune_result *b)
-{
-    size_t left_len = 0, right_len = 0;
-    assert_true(json_equal(a->metrics, b->metrics));
-    assert_true(json_equal(a->layers, b->layers));
-    assert_string_equal(a->content_sha256, b->content_sha256);
-    char *left_data = read_bytes(left, &left_len);
-    char *right_data = read_bytes(right, &right_len);
-    assert_int_equal(left_len, right_len);
-    assert_memory_equal(left_data, right_data, left_len);
-    free(left_data);
-    free(right_data);
 }

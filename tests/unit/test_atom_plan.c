@@ -7,10 +7,9 @@
 
 #include <cmocka.h>
 
-#include "prune_fixture.h"
+#include "plan_fixture.h"
 
 #include "core/buf.h"
-#include "engine/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +22,6 @@ extern const struct espl_stage espl_stage_evaluate;
 static const struct espl_stage *const registry[] = {
     &espl_stage_wanda_prune, &espl_stage_sparsegpt_prune, &espl_stage_atom_quantize,
     &espl_stage_evaluate, NULL};
-
-struct planned {
-    struct prune_fixture fixture;
-    struct espl_diagnostics diags;
-    struct espl_job *job;
-    struct espl_plan *plan;
-};
 
 /* 256 columns, 320 at the last linear of a block. */
 static struct espl_model_config wide_config(void)
@@ -45,80 +37,22 @@ static struct espl_model_config wide_config(void)
     return config;
 }
 
-/* Plans a job whose text names the files of the model and of the tokens by M and T. */
-static void plan_text(struct planned *planned, const struct espl_model_config *config,
-                      const char *stages)
-{
-    char model[ESPL_PATH_MAX], ids[ESPL_PATH_MAX];
-    struct espl_buf text;
-    struct espl_error err;
-    const struct espl_plan_options options = {0};
-    planned->job = NULL;
-    planned->plan = NULL;
-    prune_fixture_open(&planned->fixture);
-    prune_make_model(&planned->fixture, 'a', config, ESPL_DTYPE_F32, NULL);
-    prune_make_random_tokens(&planned->fixture, 'b', 11, 16);
-    prune_path(&planned->fixture, 'a', model);
-    prune_path(&planned->fixture, 'b', ids);
-    espl_buf_init(&text, 1 << 16);
-    assert_true(espl_buf_printf(&text, "version: 1\nname: t\nstages:\n"));
-    for (const char *at = stages; *at != '\0'; at++) {
-        const char *path = *at == 'M' ? model : *at == 'T' ? ids : NULL;
-        assert_true(path != NULL ? espl_buf_printf(&text, "{file: %s}", path)
-                                 : espl_buf_add(&text, at, 1));
-    }
-    assert_int_equal(espl_diagnostics_init(&planned->diags, &err), ESPL_OK);
-    if (espl_job_parse("job.yaml", espl_buf_text(&text), text.len, registry, NULL, 0,
-                       &planned->diags, &planned->job, &err) == ESPL_OK) {
-        (void)espl_plan_build(planned->job, &planned->fixture.store, &options, &planned->diags,
-                              &planned->plan, &err); /* failures are in diags */
-    }
-    espl_buf_free(&text);
-}
-
-static void free_planned(struct planned *planned)
-{
-    espl_plan_free(planned->plan);
-    espl_job_free(planned->job);
-    espl_diagnostics_free(&planned->diags);
-    prune_fixture_close(&planned->fixture);
-}
-
-static void expect_clean(const struct planned *planned)
-{
-    if (planned->diags.count > 0) {
-        fail_msg("%s", planned->diags.items[0].error.message);
-    }
-    assert_non_null(planned->plan);
-}
-
-static void expect_error(const struct planned *planned, size_t index, unsigned line,
-                         const char *message, const char *hint)
-{
-    assert_true(index < planned->diags.count);
-    assert_string_equal(planned->diags.items[index].error.message, message);
-    assert_int_equal(planned->diags.items[index].error.at.line, line);
-    if (strstr(planned->diags.items[index].error.hint, hint) == NULL) {
-        fail_msg("'%s' does not contain '%s'", planned->diags.items[index].error.hint, hint);
-    }
-}
-
 static void test_plan__auto_sizes_by_width(void **state)
 {
     (void)state;
     struct planned planned;
     const struct espl_model_config config = wide_config();
-    plan_text(&planned, &config,
-              "  - id: prune\n"
-              "    use: wanda-prune\n"
-              "    in: {model: M, tokens: T}\n"
-              "  - id: quant\n"
-              "    use: atom-quantize\n"
-              "    in: {model: prune, tokens: T}\n"
-              "  - id: quality\n"
-              "    use: evaluate\n"
-              "    in: {model: quant, tokens: T, base: M}\n");
-    expect_clean(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: prune\n"
+                "    use: wanda-prune\n"
+                "    in: {model: M, tokens: T}\n"
+                "  - id: quant\n"
+                "    use: atom-quantize\n"
+                "    in: {model: prune, tokens: T}\n"
+                "  - id: quality\n"
+                "    use: evaluate\n"
+                "    in: {model: quant, tokens: T, base: M}\n");
+    plan_expect_clean(&planned);
     const struct espl_plan_stage *quant = &planned.plan->stages[1];
     assert_string_equal(quant->estimate.note,
                         "7 linear layers; 256 columns: 32 outliers, groups of 32; 320 columns: 32 "
@@ -132,7 +66,7 @@ static void test_plan__auto_sizes_by_width(void **state)
     assert_string_equal(json_string_value(json_object_get(quantisation, "scale")), "full");
     assert_non_null(json_object_get(description, "config"));
     assert_non_null(json_object_get(description, "pruning"));
-    free_planned(&planned);
+    plan_free(&planned);
 }
 
 static void test_plan__errors_point_at_the_parameter(void **state)
@@ -140,46 +74,49 @@ static void test_plan__errors_point_at_the_parameter(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_llama_config();
-    plan_text(&planned, &config,
-              "  - id: a\n" /* line 4 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "  - id: b\n" /* line 7 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {group_size: 16}\n"
-              "  - id: c\n" /* line 11 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {outlier_channels: 24}\n"
-              "  - id: d\n" /* line 15 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {activation_bits: 12, group_size: 8}\n"
-              "  - id: e\n" /* line 19 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {kv_bits: 9, group_size: 8}\n");
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: a\n" /* line 4 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "  - id: b\n" /* line 7 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {group_size: 16}\n"
+                "  - id: c\n" /* line 11 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {outlier_channels: 24}\n"
+                "  - id: d\n" /* line 15 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {activation_bits: 12, group_size: 8}\n"
+                "  - id: e\n" /* line 19 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {kv_bits: 9, group_size: 8}\n");
     assert_int_equal(planned.diags.count, 5);
-    expect_error(&planned, 0, 5,
-                 "none of 128, 64, 32 divides the columns of 21 layers: "
-                 "layers.0.self_attn.q_proj (24 columns), layers.0.self_attn.k_proj (24 columns), "
-                 "layers.0.self_attn.v_proj (24 columns) and 18 more",
-                 "groups that fit the first of them: 8; 0 is one scale a row");
-    expect_error(&planned, 1, 10,
-                 "group_size 16 does not fit the columns of 21 layers: layers.0.self_attn.q_proj "
-                 "(24 columns), layers.0.self_attn.k_proj (24 columns), layers.0.self_attn.v_proj "
-                 "(24 columns) and 18 more",
-                 "or 'ignore' these layers");
-    expect_error(&planned, 2, 14,
-                 "24 outlier channels leave nothing of 18 layers: layers.0.self_attn.q_proj (24 "
-                 "columns), layers.0.self_attn.k_proj (24 columns), layers.0.self_attn.v_proj (24 "
-                 "columns) and 15 more",
-                 "at most an eighth");
-    expect_error(&planned, 3, 18, "activation_bits 12 is not possible",
-                 "16 to leave them in float");
-    expect_error(&planned, 4, 22, "kv_bits 9 is not possible", "16 to leave them in float");
-    free_planned(&planned);
+    plan_expect_error(
+        &planned, 0, 5,
+        "none of 128, 64, 32 divides the columns of 21 layers: "
+        "layers.0.self_attn.q_proj (24 columns), layers.0.self_attn.k_proj (24 columns), "
+        "layers.0.self_attn.v_proj (24 columns) and 18 more",
+        "groups that fit the first of them: 8; 0 is one scale a row");
+    plan_expect_error(
+        &planned, 1, 10,
+        "group_size 16 does not fit the columns of 21 layers: layers.0.self_attn.q_proj "
+        "(24 columns), layers.0.self_attn.k_proj (24 columns), layers.0.self_attn.v_proj "
+        "(24 columns) and 18 more",
+        "or 'ignore' these layers");
+    plan_expect_error(
+        &planned, 2, 14,
+        "24 outlier channels leave nothing of 18 layers: layers.0.self_attn.q_proj (24 "
+        "columns), layers.0.self_attn.k_proj (24 columns), layers.0.self_attn.v_proj (24 "
+        "columns) and 15 more",
+        "at most an eighth");
+    plan_expect_error(&planned, 3, 18, "activation_bits 12 is not possible",
+                      "16 to leave them in float");
+    plan_expect_error(&planned, 4, 22, "kv_bits 9 is not possible", "16 to leave them in float");
+    plan_free(&planned);
 }
 
 static void test_plan__sizes_are_numbers_or_auto(void **state)
@@ -187,33 +124,33 @@ static void test_plan__sizes_are_numbers_or_auto(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = wide_config();
-    plan_text(&planned, &config,
-              "  - id: a\n" /* line 4 */
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {group_size: auto, outlier_channels: 64}\n");
-    expect_clean(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: a\n" /* line 4 */
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {group_size: auto, outlier_channels: 64}\n");
+    plan_expect_clean(&planned);
     assert_non_null(strstr(planned.plan->stages[0].estimate.note,
                            "256 columns: 64 outliers, groups of 64; 320 columns: 64 outliers, "
                            "groups of 128"));
-    free_planned(&planned);
-    plan_text(&planned, &config,
-              "  - id: a\n"
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {group_size: wide}\n");
-    expect_error(&planned, 0, 7,
-                 "'group_size' must be an integer from 0 to 65536 or auto, got text 'wide'",
-                 "for example");
-    free_planned(&planned);
-    plan_text(&planned, &config,
-              "  - id: a\n"
-              "    use: atom-quantize\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {outlier_channels: -1}\n");
-    expect_error(&planned, 0, 7,
-                 "'outlier_channels' must be an integer from 0 to 65536 or auto, got -1", "");
-    free_planned(&planned);
+    plan_free(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: a\n"
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {group_size: wide}\n");
+    plan_expect_error(&planned, 0, 7,
+                      "'group_size' must be an integer from 0 to 65536 or auto, got text 'wide'",
+                      "for example");
+    plan_free(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: a\n"
+                "    use: atom-quantize\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {outlier_channels: -1}\n");
+    plan_expect_error(&planned, 0, 7,
+                      "'outlier_channels' must be an integer from 0 to 65536 or auto, got -1", "");
+    plan_free(&planned);
 }
 
 static void test_plan__a_reorder_of_windows_is_refused(void **state)
@@ -221,36 +158,37 @@ static void test_plan__a_reorder_of_windows_is_refused(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_llama_config();
-    plan_text(&planned, &config,
-              "  - id: prune\n" /* line 4 */
-              "    use: wanda-prune\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {pattern: 2:4}\n"
-              "  - id: a\n" /* line 8 */
-              "    use: atom-quantize\n"
-              "    in: {model: prune, tokens: T}\n"
-              "    with: {group_size: 8}\n");
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: prune\n" /* line 4 */
+                "    use: wanda-prune\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {pattern: 2:4}\n"
+                "  - id: a\n" /* line 8 */
+                "    use: atom-quantize\n"
+                "    in: {model: prune, tokens: T}\n"
+                "    with: {group_size: 8}\n");
     assert_int_equal(planned.diags.count, 1);
-    expect_error(&planned, 0, 9,
-                 "the input model is pruned 2:4, and 'reorder: hessian' moves its columns out of "
-                 "their windows",
-                 "set 'reorder: none'");
-    free_planned(&planned);
-    plan_text(&planned, &config,
-              "  - id: prune\n"
-              "    use: sparsegpt-prune\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with: {pattern: 2:4}\n"
-              "  - id: a\n"
-              "    use: atom-quantize\n"
-              "    in: {model: prune, tokens: T}\n"
-              "    with: {group_size: 8, reorder: none, outlier_channels: 8}\n");
-    expect_clean(&planned);
+    plan_expect_error(
+        &planned, 0, 9,
+        "the input model is pruned 2:4, and 'reorder: hessian' moves its columns out of "
+        "their windows",
+        "set 'reorder: none'");
+    plan_free(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: prune\n"
+                "    use: sparsegpt-prune\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with: {pattern: 2:4}\n"
+                "  - id: a\n"
+                "    use: atom-quantize\n"
+                "    in: {model: prune, tokens: T}\n"
+                "    with: {group_size: 8, reorder: none, outlier_channels: 8}\n");
+    plan_expect_clean(&planned);
     assert_non_null(strstr(planned.plan->stages[1].warnings,
                            "without a reorder the last 8 columns of each layer are kept in INT8"));
     const json_t *pruning = json_object_get(planned.plan->stages[0].descriptions[0], "pruning");
     assert_string_equal(json_string_value(json_object_get(pruning, "method")), "sparsegpt");
-    free_planned(&planned);
+    plan_free(&planned);
 }
 
 static void test_plan__quantised_models_are_the_end(void **state)
@@ -271,12 +209,12 @@ static void test_plan__quantised_models_are_the_end(void **state)
                                     "    use: %s\n"
                                     "    in: {model: quant, tokens: T}\n",
                                     next[i]));
-        plan_text(&planned, &config, espl_buf_text(&text));
+        plan_stages(&planned, registry, &config, 11, 16, espl_buf_text(&text));
         assert_true(planned.diags.count >= 1);
         assert_non_null(
             strstr(planned.diags.items[0].error.message, "'quant' makes model.quant/1"));
         espl_buf_free(&text);
-        free_planned(&planned);
+        plan_free(&planned);
     }
 }
 

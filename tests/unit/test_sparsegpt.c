@@ -62,7 +62,7 @@ static struct espl_inverse_factor factor_of(const double *hessian, size_t cols)
 struct slow {
     size_t cols, keep, window;
     double sparsity;
-    const struct oracle_format *format; /* without outliers */
+    const struct oracle_format *format;
     const double *upper;
     double *w;
     bool *kept;
@@ -81,9 +81,20 @@ static int compare_doubles(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* Blocks of 128 columns begin at column 0 and at the first outlier. */
+static bool begins_block(const struct slow *slow, size_t column)
+{
+    const size_t outliers = slow->format != NULL ? slow->format->outliers : 0;
+    const size_t normal = slow->cols - outliers;
+    return (column < normal ? column : column - normal) % BLOCK == 0;
+}
+
 static void choose_block(const struct slow *slow, size_t first)
 {
-    const size_t last = first + BLOCK < slow->cols ? first + BLOCK : slow->cols;
+    size_t last = first + 1;
+    while (last < slow->cols && !begins_block(slow, last)) {
+        last++;
+    }
     const size_t count = ROWS * (last - first);
     double *scores = calloc(count, sizeof *scores);
     assert_non_null(scores);
@@ -127,24 +138,51 @@ static float group_scale(const struct slow *slow, size_t row, size_t first)
     return oracle_scale(slow->format, amax);
 }
 
+/* INT8 over the last columns of a row; those of later blocks are not chosen yet and count. */
+static float outlier_scale(const struct slow *slow, size_t row)
+{
+    double amax = 0.0;
+    for (size_t c = slow->cols - slow->format->outliers; c < slow->cols; c++) {
+        if (slow->kept[row * slow->cols + c]) {
+            amax = fmax(amax, fabs(slow->w[row * slow->cols + c]));
+        }
+    }
+    return amax > 0.0 ? (float)amax / 127.0F : 1.0F;
+}
+
+/* Scales of all rows change where a group begins, and where the outliers do. */
+static void update_scales(const struct slow *slow, size_t column, float scales[ROWS])
+{
+    const size_t normal = slow->cols - slow->format->outliers;
+    for (size_t r = 0; r < ROWS; r++) {
+        if (column == normal) {
+            scales[r] = outlier_scale(slow, r);
+        } else if (column < normal && column % slow->format->group == 0) {
+            scales[r] = group_scale(slow, r, column);
+        }
+    }
+}
+
 static void slow_sparsegpt(const struct slow *slow)
 {
+    const size_t outliers = slow->format != NULL ? slow->format->outliers : 0;
     float scales[ROWS] = {0};
     for (size_t c = 0; c < slow->cols; c++) {
-        if (slow->window == 0 && c % BLOCK == 0) {
+        if (slow->window == 0 && begins_block(slow, c)) {
             choose_block(slow, c);
         }
         for (size_t r = 0; slow->window != 0 && c % slow->window == 0 && r < ROWS; r++) {
             choose_window(slow, r, c);
         }
-        for (size_t r = 0; slow->format != NULL && c % slow->format->group == 0 && r < ROWS; r++) {
-            scales[r] = group_scale(slow, r, c);
+        if (slow->format != NULL) {
+            update_scales(slow, c, scales);
         }
         for (size_t r = 0; r < ROWS; r++) {
             double *w = &slow->w[r * slow->cols];
             double value = slow->kept[r * slow->cols + c] ? w[c] : 0.0;
             if (slow->format != NULL && value != 0.0) {
-                value = (double)scales[r] * oracle_code(value, scales[r], slow->format->bits);
+                const unsigned bits = c + outliers < slow->cols ? slow->format->bits : 8;
+                value = (double)scales[r] * oracle_code(value, scales[r], bits);
             }
             const double error = (w[c] - value) / slow->upper[c * slow->cols + c];
             for (size_t k = c + 1; k < slow->cols; k++) {
@@ -171,6 +209,10 @@ static const struct case_row {
     {139, 0.0, 1, 4, true, false, {0}},
     {256, 0.5, 0, 0, false, true, {4, 128, 0, 2, ESPL_QUANT_SCALE_FULL, 0.85F}},
     {192, 0.0, 2, 4, false, true, {3, 32, 0, 2, ESPL_QUANT_SCALE_HALF, 0.9F}},
+    /* INT8 outliers: inside a block of columns, over two of them, and in windows */
+    {288, 0.5, 0, 0, false, true, {4, 64, 32, 2, ESPL_QUANT_SCALE_FULL, 0.85F}},
+    {320, 0.6, 0, 0, false, true, {4, 32, 96, 1, ESPL_QUANT_SCALE_HALF, 1.0F}},
+    {224, 0.0, 2, 4, false, true, {3, 32, 32, 2, ESPL_QUANT_SCALE_FULL, 0.9F}},
 };
 
 static void check_against_slow(const struct case_row *row, uint64_t seed)
@@ -182,7 +224,7 @@ static void check_against_slow(const struct case_row *row, uint64_t seed)
     struct espl_inverse_factor factor = factor_of(hessian, row->cols);
     const struct oracle_format format = {row->quantiser.bits,
                                          row->quantiser.group_size,
-                                         0,
+                                         row->quantiser.outliers,
                                          row->quantiser.rows_per_scale,
                                          row->quantiser.scale == ESPL_QUANT_SCALE_FULL,
                                          (double)row->quantiser.clip};
@@ -366,6 +408,13 @@ static void test_sparsegpt__refusals(void **state)
             espl_sparsegpt(&task, mask, pruned, bad[i].quantise ? &quantised : NULL, NULL, &err),
             ESPL_E_JOB);
     }
+    const struct espl_quantiser cutting = {4, 0, 3, 1, ESPL_QUANT_SCALE_HALF, 1.0F};
+    task.quantiser = &cutting;
+    task.keep = 1;
+    task.window = 2;
+    assert_int_equal(espl_sparsegpt(&task, mask, pruned, &quantised, NULL, &err), ESPL_E_JOB);
+    assert_non_null(strstr(err.message, "3 outlier columns cut a window of 2"));
+    task.quantiser = NULL;
     task.window = 0;
     task.sparsity = 0.5;
     w[17] = NAN;

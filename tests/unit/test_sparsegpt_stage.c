@@ -10,16 +10,8 @@
 #include "quant_fixture.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void open_fixture(struct prune_fixture *fixture, const struct espl_model_config *config)
-{
-    prune_fixture_open(fixture);
-    prune_make_model(fixture, 'a', config, ESPL_DTYPE_BF16, NULL);
-    prune_make_random_tokens(fixture, 'b', 11, 16);
-}
 
 /* Weights that are not 0, against the mask; *moved: kept weights that differ from the base. */
 static void check_weights(struct prune_fixture *fixture, char key, uint64_t *kept, uint64_t *moved)
@@ -73,7 +65,7 @@ static void test_unstructured__removes_half_and_updates_the_rest(void **state)
     struct espl_error err;
     const struct espl_model_config config = prune_llama_config();
     const struct espl_sparsegpt_params params = quant_sparsegpt_params();
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     quant_run(&fixture, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &result);
     check_weights(&fixture, 'c', &kept, &moved);
     const double weights = 3.0 * (2 * 576 + 2 * 192 + 3 * 960);
@@ -102,7 +94,7 @@ static void test_pattern__holds_in_every_window(void **state)
     const struct espl_model_config config = prune_opt_config();
     struct espl_sparsegpt_params params = quant_sparsegpt_params();
     params.common.pattern = (struct espl_nm){2, 4};
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     quant_run(&fixture, &espl_stage_sparsegpt_prune, &params, 'c', 'a', NULL);
     prune_open(&fixture, 'c', &artifact, &model);
     for (size_t i = 0; i < espl_model_tensor_count(model); i++) {
@@ -141,7 +133,7 @@ static void test_joint__weights_lie_on_a_grid(void **state)
     struct espl_sparsegpt_params params = quant_sparsegpt_params();
     params.weight_bits = 3;
     params.group_size = 0;
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     quant_run(&fixture, &espl_stage_sparsegpt_prune, &params, 'c', 'a', NULL);
     check_weights(&fixture, 'c', &kept, &moved);
     prune_open(&fixture, 'c', &artifact, &model);
@@ -175,7 +167,7 @@ static void test_updates__beat_pruning_without_them(void **state)
     struct espl_sparsegpt_params params = quant_sparsegpt_params();
     const struct espl_wanda_params wanda = quant_wanda_params();
     struct prune_result results[2];
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     quant_run(&fixture, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &results[0]);
     quant_run(&fixture, &espl_stage_wanda_prune, &wanda, 'd', 'a', &results[1]);
     size_t count = 0;
@@ -206,7 +198,7 @@ static void test_quantising_it__keeps_its_mask(void **state)
     const struct espl_model_config config = prune_opt_config();
     const struct espl_sparsegpt_params prune = quant_sparsegpt_params();
     const struct espl_atom_params quantise = quant_atom_params();
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     quant_run(&fixture, &espl_stage_sparsegpt_prune, &prune, 'c', 'a', &first);
     quant_run(&fixture, &espl_stage_atom_quantize, &quantise, 'd', 'c', &second);
     assert_true(prune_metric(&second, "mask_sparsity") ==
@@ -222,50 +214,16 @@ static void test_resume__gives_the_bytes_of_an_uninterrupted_run(void **state)
     static const char *const some[] = {"*.mlp.*", "*.o_proj"};
     const struct espl_model_config config = prune_llama_config();
     struct espl_sparsegpt_params params = quant_sparsegpt_params();
-    struct prune_fixture whole;
-    struct prune_result expected;
-    params.common.targets = (struct espl_list){2, some};
-    open_fixture(&whole, &config);
-    quant_run(&whole, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &expected);
-    for (unsigned units = 1; units <= 3; units++) {
-        struct prune_fixture resumed;
-        struct prune_result result;
-        open_fixture(&resumed, &config);
-        quant_copy_units(&whole, &resumed, units);
-        quant_run(&resumed, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &result);
-        assert_int_equal(result.resumed, units);
-        quant_assert_same(&whole, &resumed, &expected, &result);
-        prune_result_free(&result);
-        prune_fixture_close(&resumed);
-    }
-    prune_result_free(&expected);
-    prune_fixture_close(&whole);
+    params.common.layers.targets = (struct espl_list){2, some};
+    prune_check_resume(&config, ESPL_DTYPE_BF16, &espl_stage_sparsegpt_prune, &params, 'b');
 }
 
 static void test_threads__do_not_change_a_byte(void **state)
 {
     (void)state;
-    const int before = omp_get_max_threads();
     const struct espl_model_config config = prune_llama_config();
     const struct espl_sparsegpt_params params = quant_sparsegpt_params();
-    struct prune_fixture first;
-    struct prune_result expected;
-    omp_set_num_threads(1);
-    open_fixture(&first, &config);
-    quant_run(&first, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &expected);
-    for (int threads = 2; threads <= 3; threads++) {
-        struct prune_fixture other;
-        struct prune_result result;
-        omp_set_num_threads(threads);
-        open_fixture(&other, &config);
-        quant_run(&other, &espl_stage_sparsegpt_prune, &params, 'c', 'a', &result);
-        quant_assert_same(&first, &other, &expected, &result);
-        prune_result_free(&result);
-        prune_fixture_close(&other);
-    }
-    omp_set_num_threads(before);
-    prune_result_free(&expected);
-    prune_fixture_close(&first);
+    prune_check_threads(&config, ESPL_DTYPE_BF16, &espl_stage_sparsegpt_prune, &params, 'b');
 }
 
 static void break_norm(const struct espl_tensor_spec *spec, float *values)
@@ -291,7 +249,7 @@ static void test_failures__name_the_place(void **state)
     assert_non_null(strstr(err.message, "channel 5"));
     assert_non_null(strstr(err.context, "layer 1"));
     prune_fixture_close(&fixture);
-    open_fixture(&fixture, &config);
+    prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
     params.weight_bits = 4;
     params.group_size = 7;
     assert_int_equal(
