@@ -1,8 +1,10 @@
 #include "stages/calibration/chains.h"
 
 #include "core/checked.h"
+#include "stages/calibration/distance.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,9 @@ uint64_t espl_check_windows(uint64_t count)
     return count < ESPL_CHECK_WINDOWS ? count : ESPL_CHECK_WINDOWS;
 }
 
-size_t espl_chains_batch(uint64_t windows, size_t tokens)
+/* Windows that go through a block together: a power of two up to 8, so that the check windows are
+ * always whole batches, and about 4096 tokens. */
+static size_t batch_of(uint64_t windows, size_t tokens)
 {
     size_t batch = ESPL_CHECK_WINDOWS;
     while (batch > 1 && (batch * tokens > BATCH_TOKENS || batch > windows)) {
@@ -22,13 +26,43 @@ size_t espl_chains_batch(uint64_t windows, size_t tokens)
     return batch;
 }
 
-uint64_t espl_chains_bytes(uint64_t windows, size_t tokens, uint64_t hidden, uint64_t *scratch)
+static size_t peeked_windows(const struct espl_chain_counts *counts, size_t batch)
 {
-    const uint64_t window = tokens * hidden * sizeof(float);
-    const uint64_t bytes = window * windows;
-    const uint64_t spare = window * espl_chains_batch(windows, tokens);
-    *scratch = bytes + spare > ESPL_HIDDEN_IN_MEMORY ? bytes + spare : 0;
-    return *scratch > 0 ? 0 : bytes + spare;
+    return counts->peeked > 0 ? (size_t)counts->peeked : batch;
+}
+
+/* Values of all hidden states; false on overflow. */
+static bool count_values(const struct espl_chain_counts *counts, size_t batch, size_t window_values,
+                         size_t *values)
+{
+    size_t rooms = 0;
+    return espl_add_size((size_t)counts->chain[0], (size_t)counts->chain[1], &rooms) &&
+           espl_add_size(rooms, peeked_windows(counts, batch), &rooms) &&
+           espl_mul_size(rooms, window_values, values);
+}
+
+void espl_chains_estimate(const struct espl_model_config *config,
+                          const struct espl_calibration_info *info,
+                          const struct espl_chain_counts *counts, struct espl_estimate *est)
+{
+    const size_t tokens = (size_t)info->tokens;
+    const size_t batch = batch_of(info->windows, tokens);
+    size_t window_values = 0;
+    size_t values = 0;
+    est->host_bytes +=
+        espl_forward_bytes(config, batch, tokens) + info->windows * info->tokens * sizeof(int32_t);
+    if (!espl_mul_size(tokens, (size_t)config->hidden, &window_values) ||
+        !count_values(counts, batch, window_values, &values)) {
+        return; /* the run says that it cannot be */
+    }
+    const uint64_t bytes = (uint64_t)values * sizeof(float);
+    if (bytes <= ESPL_HIDDEN_IN_MEMORY) {
+        est->host_bytes += bytes;
+        return;
+    }
+    const size_t len = strlen(est->note);
+    est->scratch_bytes += bytes;
+    (void)snprintf(est->note + len, sizeof est->note - len, "; hidden states in a mapped file");
 }
 
 static size_t batch_at(const struct espl_chains *chains, uint64_t window, uint64_t windows)
@@ -39,11 +73,8 @@ static size_t batch_at(const struct espl_chains *chains, uint64_t window, uint64
 
 static enum espl_status make_room(struct espl_chains *chains, struct espl_error *err)
 {
-    size_t rooms = 0;
     size_t values = 0;
-    if (!espl_add_size((size_t)chains->counts[0], (size_t)chains->counts[1], &rooms) ||
-        !espl_add_size(rooms, chains->batch, &rooms) ||
-        !espl_mul_size(rooms, chains->window_values, &values)) {
+    if (!count_values(&chains->counts, chains->batch, chains->window_values, &values)) {
         return espl_fail(err, ESPL_E_NOMEM,
                          "hidden states of %" PRIu64 " windows do not fit in memory",
                          chains->windows->count);
@@ -54,15 +85,15 @@ static enum espl_status make_room(struct espl_chains *chains, struct espl_error 
         ESPL_HIDDEN_IN_MEMORY, &chains->room, err);
     if (status == ESPL_OK) {
         chains->hidden[0] = chains->room.data;
-        chains->hidden[1] = chains->hidden[0] + chains->counts[0] * chains->window_values;
-        chains->spare = chains->hidden[1] + chains->counts[1] * chains->window_values;
+        chains->hidden[1] = chains->hidden[0] + chains->counts.chain[0] * chains->window_values;
+        chains->peeked = chains->hidden[1] + chains->counts.chain[1] * chains->window_values;
     }
     return status;
 }
 
 static enum espl_status embed(struct espl_chains *chains, unsigned chain, struct espl_error *err)
 {
-    const uint64_t windows = chains->counts[chain];
+    const uint64_t windows = chains->counts.chain[chain];
     for (uint64_t window = 0; window < windows; window += chains->batch) {
         const size_t count = batch_at(chains, window, windows);
         const enum espl_status status = espl_forward_embed(
@@ -79,17 +110,18 @@ static enum espl_status embed(struct espl_chains *chains, unsigned chain, struct
 enum espl_status espl_chains_open(struct espl_stage_ctx *ctx, struct espl_model *model,
                                   struct espl_backend *backend,
                                   const struct espl_calibration_windows *windows,
-                                  const uint64_t counts[ESPL_CHAINS], struct espl_chains *chains,
-                                  struct espl_error *err)
+                                  const struct espl_chain_counts *counts,
+                                  struct espl_chains *chains, struct espl_error *err)
 {
     memset(chains, 0, sizeof *chains);
     chains->ctx = ctx;
+    chains->model = model;
     chains->windows = windows;
     chains->backend = backend;
-    chains->batch = espl_chains_batch(windows->count, windows->tokens);
+    chains->batch = batch_of(windows->count, windows->tokens);
     chains->hidden_width = (size_t)espl_model_get_config(model)->hidden;
     chains->window_values = windows->tokens * chains->hidden_width;
-    memcpy(chains->counts, counts, sizeof chains->counts);
+    chains->counts = *counts;
     enum espl_status status = make_room(chains, err);
     if (status == ESPL_OK) {
         status = espl_forward_create(model, backend, chains->batch, windows->tokens,
@@ -138,15 +170,40 @@ enum espl_status espl_chains_advance(struct espl_chains *chains, unsigned chain,
 }
 
 enum espl_status espl_chains_peek(struct espl_chains *chains, unsigned chain,
-                                  struct espl_block *block, uint64_t windows,
-                                  espl_linear_input_fn observe, void *user, struct espl_error *err)
+                                  struct espl_block *block, espl_linear_input_fn observe,
+                                  void *user, struct espl_error *err)
 {
+    const uint64_t windows = chains->counts.chain[chain];
     enum espl_status status = ESPL_OK;
     for (uint64_t window = 0; window < windows && status == ESPL_OK; window += chains->batch) {
         const size_t count = batch_at(chains, window, windows);
-        memcpy(chains->spare, chains->hidden[chain] + window * chains->window_values,
-               count * chains->window_values * sizeof *chains->spare);
-        status = run_batch(chains, block, window, count, chains->spare, observe, user, err);
+        const size_t at = (size_t)window * chains->window_values;
+        float *peeked = chains->peeked + (chains->counts.peeked > 0 ? at : 0);
+        memcpy(peeked, chains->hidden[chain] + at, count * chains->window_values * sizeof *peeked);
+        status = run_batch(chains, block, window, count, peeked, observe, user, err);
     }
     return status;
+}
+
+void espl_chains_take_peeked(struct espl_chains *chains, unsigned chain)
+{
+    float *swap = chains->hidden[chain];
+    chains->hidden[chain] = chains->peeked;
+    chains->peeked = swap;
+}
+
+double espl_chains_distance_from_peeked(const struct espl_chains *chains, unsigned chain)
+{
+    struct espl_distance distance = {0.0, 0.0};
+    espl_distance_add(&distance, chains->hidden[chain], chains->peeked,
+                      (size_t)chains->counts.peeked * chains->window_values);
+    return espl_distance_value(&distance);
+}
+
+double espl_chains_distance(const struct espl_chains *chains)
+{
+    struct espl_distance distance = {0.0, 0.0};
+    espl_distance_add(&distance, chains->hidden[1], chains->hidden[0],
+                      (size_t)espl_check_windows(chains->windows->count) * chains->window_values);
+    return espl_distance_value(&distance);
 }

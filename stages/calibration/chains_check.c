@@ -1,4 +1,4 @@
-/* How far a changed model is from the one it came from, on the first calibration windows. */
+/* What a changed model costs in perplexity, on the first calibration windows. */
 #include "stages/calibration/chains.h"
 
 #include <inttypes.h>
@@ -6,20 +6,6 @@
 #include <stdlib.h>
 
 enum { LOGIT_VALUES = 1 << 24 /* logits of one piece of the head: 64 MiB */ };
-
-double espl_chains_distance(const struct espl_chains *chains)
-{
-    const size_t count = (size_t)espl_check_windows(chains->windows->count) * chains->window_values;
-    double difference = 0.0;
-    double size = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        const double base = (double)chains->hidden[0][i];
-        const double moved = (double)chains->hidden[1][i] - base;
-        difference += moved * moved;
-        size += base * base;
-    }
-    return size > 0.0 ? sqrt(difference / size) : 0.0;
-}
 
 /* Sum of the NLL of the targets of one window. */
 static enum espl_status window_nll(struct espl_chains *chains, const float *hidden,
@@ -84,7 +70,7 @@ cleanup:
 }
 
 enum espl_status espl_chains_check(struct espl_chains *chains, double most, const char *what,
-                                   struct espl_error *err)
+                                   const char *where, struct espl_error *err)
 {
     double base = 0.0;
     double changed = 0.0;
@@ -107,8 +93,8 @@ enum espl_status espl_chains_check(struct espl_chains *chains, double most, cons
                   "perplexity on %" PRIu64 " calibration windows rose from %.4g to %.4g by %s: "
                   "%.3g times, above max_perplexity_ratio %g",
                   espl_check_windows(chains->windows->count), base, changed, what, ratio, most);
-        espl_hint(err, "the layer figures of the run show which block moved most; leave it out "
-                       "with 'ignore', 'first_layer' or 'last_layer'");
+        espl_hint(err, "%s; leave these blocks out with 'ignore', 'first_layer' or 'last_layer'",
+                  where);
         return espl_blame(err, "param:max_perplexity_ratio");
     }
     status = espl_ctx_metric(chains->ctx, "check_perplexity_base", base, false, err);

@@ -5,11 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* x is searched only when a sum went wrong. */
+bool espl_site_selected(const struct espl_model_config *config,
+                        const struct espl_prune_selection *selection, uint64_t layer,
+                        enum espl_quant_site site)
+{
+    const enum espl_role *roles = espl_quant_site_roles(config, site);
+    while (*roles != ESPL_ROLE_NONE &&
+           espl_prune_selection_find(selection, layer, *roles) == NULL) {
+        roles++;
+    }
+    return *roles != ESPL_ROLE_NONE;
+}
+
+/* Sums of squares are finite exactly when all summands are: float32 squares cannot overflow a
+ * double sum. So x is searched only when a sum went wrong. */
 static enum espl_status fail_activation(const struct espl_chains *chains, uint64_t layer,
                                         enum espl_role role, const float *x, size_t tokens_total,
                                         size_t in, struct espl_error *err)
 {
+    const struct espl_tensor_spec *spec =
+        espl_model_find(chains->model, (int64_t)layer, role, false);
     const size_t count = tokens_total * in;
     size_t bad = count;
     const enum espl_status status =
@@ -21,7 +36,7 @@ static enum espl_status fail_activation(const struct espl_chains *chains, uint64
     espl_fail(err, ESPL_E_NUMERIC,
               "activation at the input of '%s' (layer %" PRIu64 ") is not finite: channel %zu, "
               "calibration window %" PRIu64 ", token %zu",
-              espl_role_name(role), layer, bad % in,
+              spec != NULL ? spec->module : espl_role_name(role), layer, bad % in,
               chains->first_window + token / chains->windows->tokens,
               token % chains->windows->tokens);
     return espl_hint(err, "check the model: run 'evaluate' on the input of this stage");
@@ -69,6 +84,16 @@ void espl_moments_free(struct espl_moments *moments)
     for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
         free(moments->sums[site]);
         moments->sums[site] = NULL;
+    }
+}
+
+void espl_hessians_want(struct espl_hessians *hessians,
+                        const struct espl_prune_selection *selection, uint64_t layer)
+{
+    hessians->layer = layer;
+    for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
+        hessians->wanted[site] = espl_site_selected(espl_model_get_config(hessians->chains->model),
+                                                    selection, layer, (enum espl_quant_site)site);
     }
 }
 

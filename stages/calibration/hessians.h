@@ -3,7 +3,14 @@
 #define ESPL_STAGES_HESSIANS_H
 
 #include "espalier/linalg.h"
+#include "model/quantised.h"
 #include "stages/calibration/chains.h"
+#include "stages/prune_common/prune_select.h"
+
+/** Is a linear of block `layer` that reads the input at `site` selected? */
+bool espl_site_selected(const struct espl_model_config *config,
+                        const struct espl_prune_selection *selection, uint64_t layer,
+                        enum espl_quant_site site);
 
 /** Sums of squares of every input channel, one array a site. */
 struct espl_moments {
@@ -30,6 +37,9 @@ struct espl_hessians {
     struct espl_hessian *sites[ESPL_QUANT_SITES]; /* owned */
 };
 
+/** Starts another block: Hessians of the inputs that selected linears read. */
+void espl_hessians_want(struct espl_hessians *hessians,
+                        const struct espl_prune_selection *selection, uint64_t layer);
 /** An espl_linear_input_fn; user: struct espl_hessians. */
 enum espl_status espl_hessians_observe(void *user, const enum espl_role *roles, size_t role_count,
                                        const float *x, size_t tokens_total, size_t in,

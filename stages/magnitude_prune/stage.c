@@ -3,6 +3,8 @@
 #include "engine/stage.h"
 #include "core/checked.h"
 #include "stages/magnitude_prune/magnitude.h"
+#include "stages/prune_common/model_plan.h"
+#include "stages/prune_common/prune_params.h"
 #include "stages/prune_common/prune_store.h"
 
 #include <inttypes.h>
@@ -22,28 +24,9 @@ enum { PIECE_BYTES = 8 << 20 };
 static const char *const scope_choices[] = {"matrix", "row", NULL};
 
 static const struct espl_param params_table[] = {
-    {.name = "sparsity",
-     .help = "fraction of the weights to remove when no pattern is given",
-     .unit = "",
-     .type = ESPL_PARAM_REAL,
-     .default_text = "0.5",
-     .min = 0.0,
-     .max = 0.999999,
-     .offset = offsetof(struct magnitude_params, common.sparsity)},
-    {.name = "pattern",
-     .help = "N:M, keeps N of every M consecutive input columns; none = unstructured",
-     .unit = "",
-     .type = ESPL_PARAM_NM,
-     .flags = ESPL_PARAM_NULLABLE_NM,
-     .default_text = "none",
-     .offset = offsetof(struct magnitude_params, common.pattern)},
-    {.name = "tail",
-     .help = "columns that M does not divide: refuse them, or keep the last ones dense",
-     .unit = "",
-     .type = ESPL_PARAM_ENUM,
-     .default_text = "refuse",
-     .choices = espl_prune_tail_choices,
-     .offset = offsetof(struct magnitude_params, common.tail)},
+    {ESPL_PARAM_SPARSITY, .offset = offsetof(struct magnitude_params, common.sparsity)},
+    {ESPL_PARAM_PATTERN, .offset = offsetof(struct magnitude_params, common.pattern)},
+    {ESPL_PARAM_TAIL, .offset = offsetof(struct magnitude_params, common.tail)},
     {.name = "scope",
      .help = "unstructured: weights compete within their matrix, or within their output row",
      .unit = "",
@@ -51,36 +34,16 @@ static const struct espl_param params_table[] = {
      .default_text = "matrix",
      .choices = scope_choices,
      .offset = offsetof(struct magnitude_params, scope)},
-    {.name = "targets",
-     .help = "patterns over module names of block linears to prune",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[\"*\"]",
-     .offset = offsetof(struct magnitude_params, common.targets)},
-    {.name = "ignore",
-     .help = "patterns over module names to leave dense",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[]",
-     .offset = offsetof(struct magnitude_params, common.ignore)},
-    {.name = "first_layer",
-     .help = "first block to prune, counted from 0",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "0",
-     .min = 0.0,
-     .max = 100000.0,
-     .offset = offsetof(struct magnitude_params, common.first_layer)},
-    {.name = "last_layer",
-     .help = "last block to prune; -1 = the model's last",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "-1",
-     .min = -1.0,
-     .max = 100000.0,
-     .offset = offsetof(struct magnitude_params, common.last_layer)},
+    {ESPL_PARAM_ALIGN, .offset = offsetof(struct magnitude_params, common.align.grid)},
+    {ESPL_PARAM_ALIGN_FORM, .offset = offsetof(struct magnitude_params, common.align.form)},
+    {ESPL_PARAM_FILL, .offset = offsetof(struct magnitude_params, common.align.fill)},
+    {ESPL_PARAM_TARGETS("prune"),
+     .offset = offsetof(struct magnitude_params, common.layers.targets)},
+    {ESPL_PARAM_IGNORE("dense"), .offset = offsetof(struct magnitude_params, common.layers.ignore)},
+    {ESPL_PARAM_FIRST_LAYER("prune"),
+     .offset = offsetof(struct magnitude_params, common.layers.first_layer)},
+    {ESPL_PARAM_LAST_LAYER("prune"),
+     .offset = offsetof(struct magnitude_params, common.layers.last_layer)},
     {.name = NULL},
 };
 
@@ -97,13 +60,9 @@ static const struct espl_port outputs[] = {
 static json_t *describe(const struct magnitude_params *params,
                         const struct espl_prune_selection *selection)
 {
-    json_t *pruning = espl_prune_describe("magnitude", &params->common, selection);
     const char *scope = params->common.pattern.m > 0 ? "window" : scope_choices[params->scope];
-    if (pruning == NULL || json_object_set_new(pruning, "scope", json_string(scope)) != 0) {
-        json_decref(pruning);
-        return NULL;
-    }
-    return pruning;
+    return espl_json_join(espl_prune_describe("magnitude", &params->common, selection),
+                          json_pack("{s:s}", "scope", scope));
 }
 
 static enum espl_status check_scope(const struct magnitude_params *params, struct espl_error *err)
@@ -113,6 +72,11 @@ static enum espl_status check_scope(const struct magnitude_params *params, struc
                   (unsigned)params->common.pattern.n, (unsigned)params->common.pattern.m);
         espl_hint(err, "N:M compares the M weights of a window; leave 'scope' or 'pattern' out");
         return espl_blame(err, "param:scope");
+    }
+    if (params->scope == SCOPE_MATRIX && espl_align_is_on(&params->common.align)) {
+        espl_fail(err, ESPL_E_JOB, "'align' cannot be combined with scope 'matrix'");
+        espl_hint(err, "groups compete within the rows that they span: add 'scope: row'");
+        return espl_blame(err, "param:align");
     }
     return ESPL_OK;
 }
@@ -124,36 +88,27 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
     const json_t *model = espl_plan_input(ctx, "model");
     struct espl_prune_selection selection = {0};
     struct espl_model_config config;
-    json_t *predicted = NULL;
     enum espl_status status = check_scope(params, err);
     if (status != ESPL_OK || model == NULL) {
         return status;
     }
     status = espl_model_config_from_description(model, &config, err);
-    if (status != ESPL_OK) {
-        return status;
+    if (status == ESPL_OK) {
+        status = espl_prune_select(&config, &params->common, &selection, err);
     }
-    status = espl_prune_select(&config, &params->common, &selection, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        est->units = selection.selected_layers;
+        est->output_bytes = selection.selected_mask_bytes + 65536;
+        est->scratch_bytes = selection.selected_mask_bytes + 65536 * selection.selected_layers;
+        /* Pieces of weights, the masks of one layer, and what the libraries keep; measured peak of
+         * an 8B model: 37 MB. */
+        est->host_bytes = 3 * (uint64_t)PIECE_BYTES + ((uint64_t)32 << 20) +
+                          selection.selected_mask_bytes / (selection.selected_layers + 1);
+        est->flop = 3.0 * (double)selection.selected_elements;
+        (void)snprintf(est->note, sizeof est->note, "%zu of %zu linear layers", selection.selected,
+                       selection.all_linears);
+        status = espl_model_plan_output(ctx, model, "pruning", describe(params, &selection), err);
     }
-    est->units = selection.selected_layers;
-    est->output_bytes = selection.selected_mask_bytes + 65536;
-    est->scratch_bytes = selection.selected_mask_bytes + 65536 * selection.selected_layers;
-    est->host_bytes = 3 * (uint64_t)PIECE_BYTES + selection.selected_mask_bytes;
-    est->flop = 3.0 * (double)selection.selected_elements;
-    (void)snprintf(est->note, sizeof est->note, "%zu of %zu linear layers", selection.selected,
-                   selection.all_linears);
-    json_t *pruning = describe(params, &selection);
-    predicted = pruning != NULL ? espl_prune_predict(model, pruning) : NULL;
-    json_decref(pruning);
-    if (predicted == NULL) {
-        status = espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
-        goto cleanup;
-    }
-    espl_plan_set_output(ctx, "model", predicted);
-
-cleanup:
     espl_prune_selection_free(&selection);
     return status;
 }
@@ -199,6 +154,10 @@ static enum espl_status open_run(struct magnitude_run *run, struct espl_error *e
         return espl_fail(err, ESPL_E_NOMEM, "rows of %zu columns do not fit in memory", run->cols);
     }
     run->ones = malloc(run->buf_len);
+    if (!espl_mul_size(run->buf_len, espl_align_row_span(&run->params->common.align),
+                       &run->buf_len)) {
+        return espl_fail(err, ESPL_E_NOMEM, "rows of %zu columns do not fit in memory", run->cols);
+    }
     run->buf_len = run->buf_len > PIECE_BYTES ? run->buf_len : PIECE_BYTES;
     run->piece = malloc(run->buf_len);
     run->score = malloc(run->buf_len);
@@ -315,15 +274,16 @@ static enum espl_status mask_piece(struct magnitude_run *run, const struct espl_
         return ops->nm_mask(run->backend, &shape, run->score, common->pattern.n, common->pattern.m,
                             common->tail == ESPL_PRUNE_TAIL_DENSE, mask, err);
     }
-    const size_t prune = (size_t)((double)shape.cols * common->sparsity);
-    return ops->row_mask(run->backend, &shape, run->score, prune, mask, err);
+    return espl_align_row_mask(run->backend, &common->align, &shape, run->score, common->sparsity,
+                               mask, err);
 }
 
 static enum espl_status mask_rows(struct magnitude_run *run, const struct espl_tensor_spec *spec,
                                   uint8_t *mask, struct espl_error *err)
 {
     const size_t cols = (size_t)spec->shape[1];
-    const size_t rows_per_piece = run->buf_len / (cols * sizeof(float));
+    const size_t span = espl_align_row_span(&run->params->common.align);
+    const size_t rows_per_piece = run->buf_len / (cols * sizeof(float)) / span * span;
     enum espl_status status = ESPL_OK;
     for (uint64_t row = 0; row < spec->shape[0] && status == ESPL_OK; row += rows_per_piece) {
         const uint64_t left = spec->shape[0] - row;
@@ -333,15 +293,18 @@ static enum espl_status mask_rows(struct magnitude_run *run, const struct espl_t
     return status;
 }
 
-static enum espl_status prune_linear(struct magnitude_run *run,
-                                     const struct espl_prune_linear *linear,
+static enum espl_status prune_linear(void *user, const struct espl_prune_linear *linear,
                                      struct espl_artifact *unit, struct espl_error *err)
 {
+    struct magnitude_run *run = user;
     const struct espl_prune_params *common = &run->params->common;
     const struct espl_tensor_spec *spec =
         espl_model_find(run->model, linear->spec.layer, linear->spec.role, false);
     const bool by_matrix = common->pattern.m == 0 && run->params->scope == SCOPE_MATRIX;
     size_t bytes = 0;
+    if (espl_ctx_cancelled(run->ctx)) {
+        return espl_ctx_stop(run->ctx, err);
+    }
     enum espl_status status = espl_prune_mask_bytes(spec, &bytes, err);
     if (status != ESPL_OK) {
         return status;
@@ -368,16 +331,8 @@ static enum espl_status prune_layer(struct magnitude_run *run, uint64_t layer,
 {
     struct espl_artifact *unit = NULL;
     enum espl_status status = espl_ctx_unit_create(run->ctx, layer, &unit, err);
-    for (size_t i = 0; i < run->selection.count && status == ESPL_OK; i++) {
-        const struct espl_prune_linear *linear = &run->selection.linears[i];
-        if (!linear->selected || (uint64_t)linear->spec.layer != layer) {
-            continue;
-        }
-        if (espl_ctx_cancelled(run->ctx)) {
-            status = espl_ctx_stop(run->ctx, err);
-        } else {
-            status = prune_linear(run, linear, unit, err);
-        }
+    if (status == ESPL_OK) {
+        status = espl_prune_for_block(&run->selection, layer, prune_linear, run, unit, err);
     }
     /* An unpublished unit belongs to the context, which drops it. */
     return status == ESPL_OK ? espl_ctx_unit_publish(run->ctx, layer, &unit, err) : status;
@@ -386,7 +341,6 @@ static enum espl_status prune_layer(struct magnitude_run *run, uint64_t layer,
 static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, struct espl_error *err)
 {
     struct magnitude_run state = {.ctx = ctx, .params = params};
-    json_t *pruning = NULL;
     enum espl_status status = open_run(&state, err);
     for (uint64_t layer = 0; status == ESPL_OK && layer < state.selection.layers; layer++) {
         espl_ctx_progress(ctx, layer, state.selection.layers, "layer");
@@ -395,19 +349,11 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, stru
             status = prune_layer(&state, layer, err);
         }
     }
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        espl_ctx_progress(ctx, state.selection.layers, state.selection.layers, "layer");
+        status = espl_prune_finish(ctx, state.model, &state.selection,
+                                   describe(state.params, &state.selection), err);
     }
-    espl_ctx_progress(ctx, state.selection.layers, state.selection.layers, "layer");
-    pruning = describe(state.params, &state.selection);
-    if (pruning == NULL) {
-        status = espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
-        goto cleanup;
-    }
-    status = espl_prune_finish(ctx, state.model, &state.selection, pruning, err);
-
-cleanup:
-    json_decref(pruning);
     close_run(&state);
     return status;
 }

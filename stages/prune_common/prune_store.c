@@ -17,8 +17,8 @@ enum espl_status espl_prune_open_backend(const struct espl_stage_ctx *ctx,
     const char *device = espl_ctx_device(ctx);
     if (strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0) {
         espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN,
-                 "'%s' prunes on the CPU: there is no pruning on device '%s'",
-                 espl_ctx_stage_id(ctx), device);
+                 "'%s' runs on the CPU: it has no code for device '%s'", espl_ctx_stage_id(ctx),
+                 device);
     }
     return espl_backend_open("cpu", 0, backend, err);
 }
@@ -210,12 +210,16 @@ static enum espl_status finish_layer(struct espl_stage_ctx *ctx, struct espl_mod
 }
 
 enum espl_status espl_prune_finish(struct espl_stage_ctx *ctx, struct espl_model *model,
-                                   const struct espl_prune_selection *selection,
-                                   const json_t *pruning, struct espl_error *err)
+                                   const struct espl_prune_selection *selection, json_t *pruning,
+                                   struct espl_error *err)
 {
     struct totals totals = {0, 0};
+    if (pruning == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
+    }
     enum espl_status status =
         espl_model_begin_masked(espl_ctx_output(ctx, "model"), model, pruning, err);
+    json_decref(pruning);
     for (uint64_t layer = 0; layer < selection->layers && status == ESPL_OK; layer++) {
         status = finish_layer(ctx, model, selection, layer, &totals, err);
     }
@@ -239,19 +243,6 @@ enum espl_status espl_prune_finish(struct espl_stage_ctx *ctx, struct espl_model
                            err);
 }
 
-json_t *espl_prune_predict(const json_t *model, const json_t *pruning)
-{
-    json_t *description = json_object();
-    if (description == NULL ||
-        json_object_set(description, "architecture", json_object_get(model, "architecture")) != 0 ||
-        json_object_set(description, "config", json_object_get(model, "config")) != 0 ||
-        json_object_set_new(description, "pruning", json_deep_copy(pruning)) != 0) {
-        json_decref(description);
-        return NULL;
-    }
-    return description;
-}
-
 static json_t *pattern_list(const struct espl_list *list)
 {
     json_t *array = json_array();
@@ -262,6 +253,18 @@ static json_t *pattern_list(const struct espl_list *list)
         }
     }
     return array;
+}
+
+/* Nothing when every weight stands by itself. */
+static bool describe_align(json_t *object, const struct espl_align *align)
+{
+    if (!espl_align_is_on(align)) {
+        return true;
+    }
+    json_t *value = json_pack("{s:i, s:i, s:s, s:s}", "rows", (int)align->grid.rows, "cols",
+                              (int)align->grid.cols, "form", espl_align_form_choices[align->form],
+                              "fill", espl_align_fill_choices[align->fill]);
+    return json_object_set_new(object, "align", value) == 0;
 }
 
 /* Adds what the parameters say; false when out of memory. */
@@ -276,7 +279,8 @@ static bool describe_params(json_t *object, const struct espl_prune_params *para
                                    json_string(espl_prune_tail_choices[params->tail])) == 0;
     }
     return json_object_set_new(object, "pattern", json_string("none")) == 0 &&
-           json_object_set_new(object, "sparsity", json_real(params->sparsity)) == 0;
+           json_object_set_new(object, "sparsity", json_real(params->sparsity)) == 0 &&
+           describe_align(object, &params->align);
 }
 
 json_t *espl_prune_describe(const char *method, const struct espl_prune_params *params,
@@ -284,12 +288,12 @@ json_t *espl_prune_describe(const char *method, const struct espl_prune_params *
 {
     json_t *object = json_object();
     const int64_t last =
-        params->last_layer < 0 ? (int64_t)selection->layers - 1 : params->last_layer;
+        params->layers.last_layer < 0 ? (int64_t)selection->layers - 1 : params->layers.last_layer;
     if (object == NULL || json_object_set_new(object, "method", json_string(method)) != 0 ||
         !describe_params(object, params) ||
-        json_object_set_new(object, "targets", pattern_list(&params->targets)) != 0 ||
-        json_object_set_new(object, "ignore", pattern_list(&params->ignore)) != 0 ||
-        json_object_set_new(object, "first_layer", json_integer(params->first_layer)) != 0 ||
+        json_object_set_new(object, "targets", pattern_list(&params->layers.targets)) != 0 ||
+        json_object_set_new(object, "ignore", pattern_list(&params->layers.ignore)) != 0 ||
+        json_object_set_new(object, "first_layer", json_integer(params->layers.first_layer)) != 0 ||
         json_object_set_new(object, "last_layer", json_integer(last)) != 0 ||
         json_object_set_new(object, "linears", json_integer((json_int_t)selection->selected)) !=
             0) {

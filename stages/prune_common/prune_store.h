@@ -8,8 +8,8 @@
 #include "model/model.h"
 #include "stages/prune_common/prune_select.h"
 
-/** Opens the CPU backend for a stage. A job whose device is a GPU gets a logged warning: pruning
- * has no GPU path. Errors: as espl_backend_open(). */
+/** Opens the CPU backend for a stage. A job whose device is a GPU gets a logged warning: these
+ * stages have no GPU path. Errors: as espl_backend_open(). */
 enum espl_status espl_prune_open_backend(const struct espl_stage_ctx *ctx,
                                          struct espl_backend **backend, struct espl_error *err);
 
@@ -30,16 +30,13 @@ enum espl_status espl_prune_read_unit_mask(struct espl_artifact *unit,
                                            const struct espl_tensor_spec *weight, uint8_t **mask,
                                            struct espl_error *err);
 
-/** Makes the output: description with `pruning` (borrowed), the masks of all units, and the masks
+/** Makes the output: description with `pruning` (its reference is taken; NULL = there was no memory
+ * for it), the masks of all units, and the masks
  * that the input model has on linears that were not selected. Counts the stored masks and reports
  * sparsity_targeted, sparsity_block_linears and sparsity_all. */
 enum espl_status espl_prune_finish(struct espl_stage_ctx *ctx, struct espl_model *model,
-                                   const struct espl_prune_selection *selection,
-                                   const json_t *pruning, struct espl_error *err);
-
-/** Predicted description of a masked model, for `plan`: model's description (borrowed) with
- * `pruning` (borrowed). NULL when out of memory. New reference. */
-json_t *espl_prune_predict(const json_t *model, const json_t *pruning);
+                                   const struct espl_prune_selection *selection, json_t *pruning,
+                                   struct espl_error *err);
 
 /** Members that every pruning stage records: pattern, sparsity, tail, targets, ignore, block range,
  * counts. NULL when out of memory. New reference. */

@@ -1,33 +1,16 @@
-/* wanda-prune: reads a model and calibration windows, writes the masks of its block linears. */
+/* wanda-prune: reads a model and calibration windows or images, writes the masks of its block
+ * linears. */
 #include "engine/stage.h"
-#include "stages/prune_common/prune_store.h"
+#include "stages/calibration/input_choice.h"
+#include "stages/prune_common/model_plan.h"
+#include "stages/prune_common/prune_params.h"
+#include "stages/wanda_prune/wanda_images.h"
 #include "stages/wanda_prune/wanda_run.h"
 
-#include <inttypes.h>
-
 static const struct espl_param params_table[] = {
-    {.name = "sparsity",
-     .help = "fraction of the weights to remove when no pattern is given",
-     .unit = "",
-     .type = ESPL_PARAM_REAL,
-     .default_text = "0.5",
-     .min = 0.0,
-     .max = 0.999999,
-     .offset = offsetof(struct espl_wanda_params, common.sparsity)},
-    {.name = "pattern",
-     .help = "N:M, keeps N of every M consecutive input columns; none = unstructured per row",
-     .unit = "",
-     .type = ESPL_PARAM_NM,
-     .flags = ESPL_PARAM_NULLABLE_NM,
-     .default_text = "none",
-     .offset = offsetof(struct espl_wanda_params, common.pattern)},
-    {.name = "tail",
-     .help = "columns that M does not divide: refuse them, or keep the last ones dense",
-     .unit = "",
-     .type = ESPL_PARAM_ENUM,
-     .default_text = "refuse",
-     .choices = espl_prune_tail_choices,
-     .offset = offsetof(struct espl_wanda_params, common.tail)},
+    {ESPL_PARAM_SPARSITY, .offset = offsetof(struct espl_wanda_params, common.sparsity)},
+    {ESPL_PARAM_PATTERN, .offset = offsetof(struct espl_wanda_params, common.pattern)},
+    {ESPL_PARAM_TAIL, .offset = offsetof(struct espl_wanda_params, common.tail)},
     {.name = "rule",
      .help = "unstructured: the same count in every row, or a share of each row's summed score",
      .unit = "",
@@ -35,36 +18,17 @@ static const struct espl_param params_table[] = {
      .default_text = "fixed",
      .choices = espl_wanda_rule_choices,
      .offset = offsetof(struct espl_wanda_params, rule)},
-    {.name = "targets",
-     .help = "patterns over module names of block linears to prune",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[\"*\"]",
-     .offset = offsetof(struct espl_wanda_params, common.targets)},
-    {.name = "ignore",
-     .help = "patterns over module names to leave dense",
-     .unit = "",
-     .type = ESPL_PARAM_STRING,
-     .flags = ESPL_PARAM_LIST,
-     .default_text = "[]",
-     .offset = offsetof(struct espl_wanda_params, common.ignore)},
-    {.name = "first_layer",
-     .help = "first block to prune, counted from 0",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "0",
-     .min = 0.0,
-     .max = 100000.0,
-     .offset = offsetof(struct espl_wanda_params, common.first_layer)},
-    {.name = "last_layer",
-     .help = "last block to prune; -1 = the model's last",
-     .unit = "",
-     .type = ESPL_PARAM_INT,
-     .default_text = "-1",
-     .min = -1.0,
-     .max = 100000.0,
-     .offset = offsetof(struct espl_wanda_params, common.last_layer)},
+    {ESPL_PARAM_ALIGN, .offset = offsetof(struct espl_wanda_params, common.align.grid)},
+    {ESPL_PARAM_ALIGN_FORM, .offset = offsetof(struct espl_wanda_params, common.align.form)},
+    {ESPL_PARAM_FILL, .offset = offsetof(struct espl_wanda_params, common.align.fill)},
+    {ESPL_PARAM_TARGETS("prune"),
+     .offset = offsetof(struct espl_wanda_params, common.layers.targets)},
+    {ESPL_PARAM_IGNORE("dense"),
+     .offset = offsetof(struct espl_wanda_params, common.layers.ignore)},
+    {ESPL_PARAM_FIRST_LAYER("prune"),
+     .offset = offsetof(struct espl_wanda_params, common.layers.first_layer)},
+    {ESPL_PARAM_LAST_LAYER("prune"),
+     .offset = offsetof(struct espl_wanda_params, common.layers.last_layer)},
     {.name = "propagate",
      .help = "what the next block sees: outputs of the pruned block, or of the dense one",
      .unit = "",
@@ -72,21 +36,15 @@ static const struct espl_param params_table[] = {
      .default_text = "pruned",
      .choices = espl_wanda_propagate_choices,
      .offset = offsetof(struct espl_wanda_params, propagate)},
-    {.name = "max_perplexity_ratio",
-     .help = "stops the run when pruned over dense perplexity on 8 calibration windows is above "
-             "this; 0 = never",
-     .unit = "",
-     .type = ESPL_PARAM_REAL,
-     .default_text = "100",
-     .min = 0.0,
-     .max = 1e12,
+    {ESPL_PARAM_MAX_PERPLEXITY_RATIO,
      .offset = offsetof(struct espl_wanda_params, max_perplexity_ratio)},
     {.name = NULL},
 };
 
 static const struct espl_port inputs[] = {
     {"model", ESPL_MODEL_FLOAT_KINDS, 0, "the model to prune"},
-    {"tokens", "tokens/1", 0, "calibration windows"},
+    {"tokens", "tokens/1", ESPL_PORT_OPTIONAL, "for a language model: calibration windows"},
+    {"images", "images/1", ESPL_PORT_OPTIONAL, "for an image model: calibration pictures"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -100,52 +58,52 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
 {
     const struct espl_wanda_params *params = stage_params;
     const json_t *model = espl_plan_input(ctx, "model");
-    const json_t *tokens = espl_plan_input(ctx, "tokens");
     struct espl_prune_selection selection = {0};
+    struct espl_calibration_info info;
     struct espl_model_config config;
     enum espl_status status = espl_wanda_check_rule(params, err);
-    if (status != ESPL_OK || model == NULL) {
-        return status;
+    if (status == ESPL_OK && model == NULL) {
+        return espl_input_choice_plan(ctx, "wanda-prune", NULL, err);
     }
-    status = espl_model_config_from_description(model, &config, err);
-    if (status != ESPL_OK) {
-        return status;
+    if (status == ESPL_OK) {
+        status = espl_model_config_from_description(model, &config, err);
     }
-    status = espl_prune_select(&config, &params->common, &selection, err);
-    if (status != ESPL_OK) {
-        goto cleanup;
+    if (status == ESPL_OK) {
+        status = espl_input_choice_plan(ctx, "wanda-prune", &config, err);
     }
-    const struct espl_wanda_windows info = espl_wanda_windows_from_json(tokens);
-    if (tokens != NULL) {
-        status = espl_wanda_check_windows(&config, &info, err);
-        if (status != ESPL_OK) {
-            goto cleanup;
+    if (status == ESPL_OK) {
+        status = espl_prune_select(&config, &params->common, &selection, err);
+    }
+    if (status == ESPL_OK && espl_model_config_is_vision(&config)) {
+        status = espl_wanda_plan_images(ctx, model, &config, params, &selection, est, err);
+    } else if (status == ESPL_OK) {
+        status = espl_calibration_plan(ctx, &config, &info, err);
+        if (status == ESPL_OK) {
+            espl_wanda_estimate(&config, params, &selection, &info, est);
+            status = espl_model_plan_output(ctx, model, "pruning",
+                                            espl_wanda_describe(params, &selection, &info), err);
         }
-        if (info.tokens > config.max_positions) {
-            espl_plan_warn(ctx,
-                           "calibration windows of %" PRIu64 " tokens are longer than the model's "
-                           "%" PRIu64 " positions",
-                           info.tokens, config.max_positions);
-        }
-        espl_wanda_estimate(&config, params, &selection, &info, est);
     }
-    json_t *pruning = espl_wanda_describe(params, &selection, &info);
-    json_t *predicted = pruning != NULL ? espl_prune_predict(model, pruning) : NULL;
-    json_decref(pruning);
-    if (predicted == NULL) {
-        status = espl_fail(err, ESPL_E_NOMEM, "no memory for the description of the output");
-        goto cleanup;
-    }
-    espl_plan_set_output(ctx, "model", predicted);
-
-cleanup:
     espl_prune_selection_free(&selection);
     return status;
 }
 
+/* The model's own description tells which of the two runs this is. */
 static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, struct espl_error *err)
 {
-    return espl_wanda_run(ctx, params, err);
+    struct espl_model_config config;
+    json_t *description =
+        json_loads(espl_artifact_description(espl_ctx_input(ctx, "model")), 0, NULL);
+    enum espl_status status = espl_model_config_from_description(description, &config, err);
+    json_decref(description);
+    if (status == ESPL_OK) {
+        status = espl_input_choice_run(ctx, &config, err);
+    }
+    if (status != ESPL_OK) {
+        return status;
+    }
+    return espl_model_config_is_vision(&config) ? espl_wanda_run_images(ctx, params, err)
+                                                : espl_wanda_run(ctx, params, err);
 }
 
 const struct espl_stage espl_stage_wanda_prune = {

@@ -15,11 +15,6 @@ static const double ALPHA_MAX = 0.8;
 static const double ALPHA_TOLERANCE = 0.001;
 static const double SPARSITY_TOLERANCE = 0.001;
 
-size_t espl_wanda_row_prune(size_t cols, double sparsity)
-{
-    return (size_t)((double)cols * sparsity);
-}
-
 size_t espl_wanda_norms(const double *sums, size_t count, uint64_t windows, float *norm)
 {
     size_t bad = count;
@@ -58,19 +53,20 @@ static enum espl_status mask_piece(struct espl_backend *backend,
         return ops->nm_mask(backend, piece, score, task->pattern.n, task->pattern.m,
                             task->keep_tail, mask, err);
     }
-    return ops->row_mask(backend, piece, score, espl_wanda_row_prune(piece->cols, task->sparsity),
-                         mask, err);
+    return espl_align_row_mask(backend, &task->align, piece, score, task->sparsity, mask, err);
 }
 
-/* Rows are independent, so the matrix goes through in pieces and no score matrix is kept. */
+/* Rows, or the rows that groups span, are independent: the matrix goes through in pieces and no
+ * score matrix is kept. */
 static enum espl_status fixed_mask(struct espl_backend *backend,
                                    const struct espl_matrix_shape *shape, const float *w,
                                    const float *norm, const struct espl_wanda_task *task,
                                    uint8_t *mask, struct espl_error *err)
 {
     const size_t stride = espl_mask_stride(shape->cols);
-    const size_t fit = PIECE_ELEMENTS / shape->cols;
-    const size_t rows_per_piece = fit > 0 ? fit : 1;
+    const size_t span = espl_align_row_span(&task->align);
+    const size_t fit = PIECE_ELEMENTS / shape->cols / span * span;
+    const size_t rows_per_piece = fit > 0 ? fit : span;
     const size_t rows_most = rows_per_piece < shape->rows ? rows_per_piece : shape->rows;
     float *score = malloc(rows_most * shape->cols * sizeof *score);
     if (score == NULL) {
@@ -237,22 +233,4 @@ enum espl_status espl_wanda_mask(struct espl_backend *backend,
         return cumulative_mask(backend, shape, w, norm, task, mask, err);
     }
     return fixed_mask(backend, shape, w, norm, task, mask, err);
-}
-
-void espl_wanda_distance_add(struct espl_wanda_distance *distance, const float *x, const float *y,
-                             size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const double difference = (double)y[i] - (double)x[i];
-        distance->difference += difference * difference;
-        distance->reference += (double)y[i] * (double)y[i];
-    }
-}
-
-double espl_wanda_distance_value(const struct espl_wanda_distance *distance)
-{
-    if (distance->difference == 0.0) {
-        return 0.0;
-    }
-    return sqrt(distance->difference / distance->reference);
 }

@@ -6,6 +6,7 @@
 
 #include "core/units.h"
 #include "espalier/kernels.h"
+#include "stages/prune_common/group_align.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,10 +20,8 @@ struct espl_wanda_task {
     struct espl_nm pattern; /* keep n of m; {0, 0} = unstructured */
     bool keep_tail;         /* N:M: a short last window of a row stays dense */
     enum espl_wanda_rule rule;
+    struct espl_align align; /* with the fixed rule and no pattern */
 };
-
-/** Weights that the fixed rule removes from a row: int(cols * sparsity), the product in double. */
-size_t espl_wanda_row_prune(size_t cols, double sparsity);
 
 /** norm (count) = float32(sqrt(sums / windows)): root mean, over windows, of the sum of squares of
  * an input channel. sums (count): sums of squares over all tokens of all windows. Returns the
@@ -32,24 +31,15 @@ size_t espl_wanda_norms(const double *sums, size_t count, uint64_t windows, floa
 /** Mask (rows, stride) of W (rows, cols) float32 for input norms (cols). Ties: the lower column is
  * removed first (the cumulative rule removes all ties of its threshold).
  *
- * fixed: every row loses int(cols * sparsity) weights, or M - N of every window of M.
- * cumulative: a row loses the weights up to the score at which the sum of its sorted scores passes
- * a fraction alpha of the row's total; alpha is bisected from 0.4 in [0, 0.8] until the matrix's
- * sparsity is within 0.001 of the wanted one or the interval is below 0.001, so rows differ.
- * Errors: NUMERIC naming row and column of a weight that is not finite, NOMEM. */
+ * fixed: every row loses espl_prune_row_count() weights, or M - N of every window of M; with
+ * groups, espl_align_row_mask(). cumulative: a row loses the weights up to the score at which the
+ * sum of its sorted scores passes a fraction alpha of the row's total; alpha is bisected from 0.4
+ * in [0, 0.8] until the matrix's sparsity is within 0.001 of the wanted one or the interval is
+ * below 0.001, so rows differ. Errors: NUMERIC naming row and column of a weight that is not
+ * finite, NOMEM. */
 enum espl_status espl_wanda_mask(struct espl_backend *backend,
                                  const struct espl_matrix_shape *shape, const float *w,
                                  const float *norm, const struct espl_wanda_task *task,
                                  uint8_t *mask, struct espl_error *err);
-
-/** Relative L2 distance sqrt(sum (y - x)^2 / sum y^2) collected over several calls. */
-struct espl_wanda_distance {
-    double difference; /* sum (y - x)^2 */
-    double reference;  /* sum y^2 */
-};
-void espl_wanda_distance_add(struct espl_wanda_distance *distance, const float *x, const float *y,
-                             size_t count);
-/** 0 for two zero arrays; infinity when only the reference is zero. */
-double espl_wanda_distance_value(const struct espl_wanda_distance *distance);
 
 #endif

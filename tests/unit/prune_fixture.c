@@ -7,12 +7,15 @@
 
 #include "prune_fixture.h"
 
+#include "support/temp_folder.h"
+
 #include "core/rng.h"
 #include "engine/stage_ctx.h"
 #include "espalier/kernels.h"
 #include "model/safetensors.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +32,7 @@ void prune_fixture_open(struct prune_fixture *fixture)
     struct espl_error err;
     memset(fixture, 0, sizeof *fixture);
     espl_artifact_library_init();
-    memcpy(fixture->folder, "/tmp/espl-prune-XXXXXX", sizeof "/tmp/espl-prune-XXXXXX");
-    assert_non_null(mkdtemp(fixture->folder));
+    temp_folder_make(fixture->folder);
     check(espl_store_open(fixture->folder, &fixture->store, &err), &err);
 }
 
@@ -266,23 +268,25 @@ static struct espl_artifact *open_input(struct prune_fixture *fixture, char key_
     return artifact;
 }
 
-enum espl_status prune_run(struct prune_fixture *fixture, const struct espl_stage *stage,
-                           const void *params, char key_digit, char model_digit, char tokens_digit,
-                           const volatile int *stopped, struct prune_result *result,
-                           struct espl_error *err)
+enum espl_status prune_run_ports(struct prune_fixture *fixture, const struct espl_stage *stage,
+                                 const void *params, char key_digit, const struct prune_port *ports,
+                                 size_t port_count, const volatile int *stopped,
+                                 struct prune_result *result, struct espl_error *err)
 {
-    const struct espl_ctx_port inputs[2] = {
-        {"model", open_input(fixture, model_digit)},
-        {"tokens", tokens_digit != 0 ? open_input(fixture, tokens_digit) : NULL}};
-    const struct espl_ctx_port output = {"model",
+    struct espl_ctx_port inputs[PRUNE_MOST_PORTS];
+    const struct espl_ctx_port output = {stage->outputs[0].name,
                                          begin(fixture, key_digit, stage->outputs[0].kind)};
+    assert_true(port_count <= PRUNE_MOST_PORTS);
+    for (size_t i = 0; i < port_count; i++) {
+        inputs[i] = (struct espl_ctx_port){ports[i].name, open_input(fixture, ports[i].key_digit)};
+    }
     const struct espl_ctx_config config = {.store = &fixture->store,
                                            .stage = stage,
                                            .stage_id = "prune",
                                            .key = prune_key(fixture, key_digit),
                                            .device = "cpu",
                                            .inputs = inputs,
-                                           .input_count = tokens_digit != 0 ? 2 : 1,
+                                           .input_count = port_count,
                                            .outputs = &output,
                                            .output_count = 1,
                                            .message_fd = -1,
@@ -308,9 +312,20 @@ enum espl_status prune_run(struct prune_fixture *fixture, const struct espl_stag
         espl_artifact_abandon(output.artifact);
     }
     espl_stage_ctx_destroy(ctx);
-    espl_artifact_close(inputs[0].artifact);
-    espl_artifact_close(inputs[1].artifact);
+    for (size_t i = 0; i < port_count; i++) {
+        espl_artifact_close(inputs[i].artifact);
+    }
     return status;
+}
+
+enum espl_status prune_run(struct prune_fixture *fixture, const struct espl_stage *stage,
+                           const void *params, char key_digit, char model_digit, char tokens_digit,
+                           const volatile int *stopped, struct prune_result *result,
+                           struct espl_error *err)
+{
+    const struct prune_port ports[2] = {{"model", model_digit}, {"tokens", tokens_digit}};
+    return prune_run_ports(fixture, stage, params, key_digit, ports, tokens_digit != 0 ? 2 : 1,
+                           stopped, result, err);
 }
 
 void prune_result_free(struct prune_result *result)
@@ -357,4 +372,110 @@ uint8_t *prune_read_mask(struct espl_model *model, const struct espl_tensor_spec
 bool prune_mask_bit(const uint8_t *mask, uint64_t cols, uint64_t row, uint64_t col)
 {
     return ((unsigned)mask[row * espl_mask_stride((size_t)cols) + col / 8] >> (col % 8) & 1u) != 0;
+}
+
+void prune_copy_units(struct prune_fixture *from, struct prune_fixture *to, unsigned count)
+{
+    char from_dir[ESPL_PATH_MAX], to_dir[ESPL_PATH_MAX], path[ESPL_PATH_MAX], name[32];
+    struct espl_error err;
+    check(espl_store_units_dir(&from->store, prune_key(from, 'c'), false, from_dir, &err), &err);
+    check(espl_store_units_dir(&to->store, prune_key(to, 'c'), true, to_dir, &err), &err);
+    for (unsigned i = 0; i < count; i++) {
+        char *data = NULL;
+        size_t len = 0;
+        (void)snprintf(name, sizeof name, "unit-%06u.h5", i);
+        check(espl_fs_join(path, from_dir, name, &err), &err);
+        check(espl_fs_read_file(path, 1 << 24, &data, &len, &err), &err);
+        check(espl_fs_join(path, to_dir, name, &err), &err);
+        check(espl_fs_write_file(path, data, len, &err), &err);
+        free(data);
+    }
+}
+
+static char *read_bytes(struct prune_fixture *fixture, size_t *len)
+{
+    char path[ESPL_PATH_MAX];
+    char *data = NULL;
+    struct espl_error err;
+    prune_path(fixture, 'c', path);
+    check(espl_fs_read_file(path, 1 << 24, &data, len, &err), &err);
+    return data;
+}
+
+void prune_assert_same(struct prune_fixture *left, struct prune_fixture *right,
+                       const struct prune_result *a, const struct prune_result *b)
+{
+    size_t left_len = 0, right_len = 0;
+    assert_true(json_equal(a->metrics, b->metrics));
+    assert_true(json_equal(a->layers, b->layers));
+    assert_string_equal(a->content_sha256, b->content_sha256);
+    char *left_data = read_bytes(left, &left_len);
+    char *right_data = read_bytes(right, &right_len);
+    assert_int_equal(left_len, right_len);
+    assert_memory_equal(left_data, right_data, left_len);
+    free(left_data);
+    free(right_data);
+}
+
+void prune_open_case(struct prune_fixture *fixture, const struct espl_model_config *config,
+                     enum espl_dtype dtype, prune_edit_fn edit)
+{
+    prune_fixture_open(fixture);
+    prune_make_model(fixture, 'a', config, dtype, edit);
+    prune_make_random_tokens(fixture, 'b', 11, 16);
+}
+
+/* Runs in a fixture that starts with the first `units` units of `from` (NULL = none). */
+static void run_case(struct prune_fixture *fixture, const struct espl_model_config *config,
+                     enum espl_dtype dtype, const struct espl_stage *stage, const void *params,
+                     char tokens_digit, struct prune_fixture *from, unsigned units,
+                     struct prune_result *result)
+{
+    struct espl_error err;
+    prune_open_case(fixture, config, dtype, NULL);
+    if (from != NULL) {
+        prune_copy_units(from, fixture, units);
+    }
+    check(prune_run(fixture, stage, params, 'c', 'a', tokens_digit, NULL, result, &err), &err);
+    assert_int_equal(result->resumed, units);
+}
+
+void prune_check_resume(const struct espl_model_config *config, enum espl_dtype dtype,
+                        const struct espl_stage *stage, const void *params, char tokens_digit)
+{
+    struct prune_fixture whole;
+    struct prune_result expected;
+    run_case(&whole, config, dtype, stage, params, tokens_digit, NULL, 0, &expected);
+    for (unsigned units = 1; units <= 3; units++) {
+        struct prune_fixture resumed;
+        struct prune_result result;
+        run_case(&resumed, config, dtype, stage, params, tokens_digit, &whole, units, &result);
+        prune_assert_same(&whole, &resumed, &expected, &result);
+        prune_result_free(&result);
+        prune_fixture_close(&resumed);
+    }
+    prune_result_free(&expected);
+    prune_fixture_close(&whole);
+}
+
+void prune_check_threads(const struct espl_model_config *config, enum espl_dtype dtype,
+                         const struct espl_stage *stage, const void *params, char tokens_digit)
+{
+    const int before = omp_get_max_threads();
+    struct prune_fixture first;
+    struct prune_result expected;
+    omp_set_num_threads(1);
+    run_case(&first, config, dtype, stage, params, tokens_digit, NULL, 0, &expected);
+    for (int threads = 2; threads <= 3; threads++) {
+        struct prune_fixture other;
+        struct prune_result result;
+        omp_set_num_threads(threads);
+        run_case(&other, config, dtype, stage, params, tokens_digit, NULL, 0, &result);
+        prune_assert_same(&first, &other, &expected, &result);
+        prune_result_free(&result);
+        prune_fixture_close(&other);
+    }
+    omp_set_num_threads(before);
+    prune_result_free(&expected);
+    prune_fixture_close(&first);
 }

@@ -11,7 +11,7 @@
 enum { PRUNE_KEY_TEXT = 65 };
 
 struct prune_fixture {
-    char folder[64];
+    char folder[ESPL_PATH_MAX];
     struct espl_store store;
     char key[PRUNE_KEY_TEXT]; /* scratch of prune_key() */
 };
@@ -50,9 +50,21 @@ void prune_make_tokens(struct prune_fixture *fixture, char key_digit, const int3
 void prune_make_random_tokens(struct prune_fixture *fixture, char key_digit, uint64_t windows,
                               uint64_t tokens);
 
-/** Runs a stage and publishes its output as `key_digit`. tokens_digit: 0 = the stage has no such
- * port. stopped: NULL allowed. result: filled when the stage succeeded; freed with
- * prune_result_free(); NULL allowed. */
+/** An input port and the key of what is read there. */
+struct prune_port {
+    const char *name;
+    char key_digit;
+};
+enum { PRUNE_MOST_PORTS = 4 };
+
+/** Runs a stage and publishes its first output as `key_digit`. stopped: NULL allowed. result:
+ * filled when the stage succeeded; freed with prune_result_free(); NULL allowed. */
+enum espl_status prune_run_ports(struct prune_fixture *fixture, const struct espl_stage *stage,
+                                 const void *params, char key_digit, const struct prune_port *ports,
+                                 size_t port_count, const volatile int *stopped,
+                                 struct prune_result *result, struct espl_error *err);
+/** The same with the ports that most stages have. tokens_digit: 0 = the stage has no such
+ * port. */
 enum espl_status prune_run(struct prune_fixture *fixture, const struct espl_stage *stage,
                            const void *params, char key_digit, char model_digit, char tokens_digit,
                            const volatile int *stopped, struct prune_result *result,
@@ -68,5 +80,24 @@ void prune_path(struct prune_fixture *fixture, char key_digit, char path[ESPL_PA
 /** Whole mask of a linear, malloc'ed: rows x stride. */
 uint8_t *prune_read_mask(struct espl_model *model, const struct espl_tensor_spec *spec);
 bool prune_mask_bit(const uint8_t *mask, uint64_t cols, uint64_t row, uint64_t col);
+
+/** Publishes model 'a' and 11 windows of 16 tokens 'b' in a fixture of its own. edit: NULL
+ * allowed. */
+void prune_open_case(struct prune_fixture *fixture, const struct espl_model_config *config,
+                     enum espl_dtype dtype, prune_edit_fn edit);
+/** A run from 'a' (and tokens_digit unless 0) gives the same when it continues after 1, 2 or 3 kept
+ * units; the model has at least 3 blocks. */
+void prune_check_resume(const struct espl_model_config *config, enum espl_dtype dtype,
+                        const struct espl_stage *stage, const void *params, char tokens_digit);
+/** ... and with 1, 2 and 3 threads. */
+void prune_check_threads(const struct espl_model_config *config, enum espl_dtype dtype,
+                         const struct espl_stage *stage, const void *params, char tokens_digit);
+
+/** Gives `to` the first `count` units of the run 'c' in `from`: what a run leaves that was killed
+ *  after that many blocks. */
+void prune_copy_units(struct prune_fixture *from, struct prune_fixture *to, unsigned count);
+/** The same metrics, layer metrics, content hash and file bytes of 'c'. */
+void prune_assert_same(struct prune_fixture *left, struct prune_fixture *right,
+                       const struct prune_result *a, const struct prune_result *b);
 
 #endif

@@ -7,14 +7,9 @@
 
 #include "prune_golden.h"
 
-#include "golden_data.h"
-#include "prune_fixture.h"
+#include "text_fixture.h"
 
 #include "core/log.h"
-#include "datasets/text.h"
-#include "datasets/tokenizer.h"
-#include "datasets/windows.h"
-#include "eval/perplexity.h"
 #include "stages/wanda_prune/wanda_setup.h"
 
 #include <math.h>
@@ -24,7 +19,7 @@
 
 extern const struct espl_stage espl_stage_wanda_prune;
 
-enum { WINDOWS = 32, TOKENS = 512, TEXT_LIMIT = 64 << 20 };
+enum { WINDOWS = 32, TOKENS = 512 };
 
 static const char *const all[] = {"*"};
 
@@ -35,49 +30,18 @@ static void check(enum espl_status status, const struct espl_error *err)
     }
 }
 
-/* datasets/samples/<name> or ../shared/data/<name>. */
-static bool find_text(const char *name, char out[GOLDEN_PATH])
-{
-    (void)snprintf(out, GOLDEN_PATH, "%s/datasets/samples/%s", ESPL_SOURCE_DIR, name);
-    return espl_fs_exists(out) || golden_text_path(name, out);
-}
-
-static void tokenise(const char *model_dir, const char *text_path, int32_t **ids, size_t *count,
-                     size_t *vocab)
-{
-    struct espl_tokenizer *tokenizer = NULL;
-    struct espl_error err;
-    char *text = NULL;
-    size_t len = 0;
-    check(espl_tokenizer_load(model_dir, &tokenizer, &err), &err);
-    check(espl_text_read(text_path, TEXT_LIMIT, &text, &len, &err), &err);
-    check(espl_tokenizer_encode(tokenizer, text, len, true, ids, count, &err), &err);
-    *vocab = espl_tokenizer_vocab_size(tokenizer);
-    free(text);
-    espl_tokenizer_destroy(tokenizer);
-}
-
 static void make_windows(struct prune_fixture *fixture, const char *model_dir, const char *text,
                          const json_t *expected)
 {
-    int32_t *ids = NULL;
-    size_t count = 0, vocab = 0;
-    struct espl_error err;
-    uint64_t starts[WINDOWS];
-    int32_t *windows = malloc((size_t)WINDOWS * TOKENS * sizeof *windows);
-    assert_non_null(windows);
-    tokenise(model_dir, text, &ids, &count, &vocab);
-    assert_int_equal(count, json_integer_value(json_object_get(expected, "tokens")));
-    const uint64_t offsets[2] = {0, count};
-    const struct espl_documents documents = {ids, offsets, 1};
-    check(espl_windows_draw(&documents, 0, WINDOWS, TOKENS, 100, windows, starts, &err), &err);
+    uint64_t starts[4];
+    const size_t count =
+        text_calibration(fixture, 'b', model_dir, text, 0, WINDOWS, TOKENS, starts);
     const json_t *first = json_object_get(expected, "first_starts");
-    for (size_t i = 0; i < json_array_size(first); i++) {
+    assert_int_equal(count, json_integer_value(json_object_get(expected, "tokens")));
+    assert_int_equal(json_array_size(first), 4);
+    for (size_t i = 0; i < 4; i++) {
         assert_int_equal(starts[i], json_integer_value(json_array_get(first, i)));
     }
-    prune_make_tokens(fixture, 'b', windows, WINDOWS, TOKENS, vocab);
-    free(windows);
-    free(ids);
 }
 
 static void compare_masks(struct prune_fixture *fixture, const json_t *expected)
@@ -122,28 +86,15 @@ static void compare_masks(struct prune_fixture *fixture, const json_t *expected)
 static void compare_perplexity(struct prune_fixture *fixture, const char *model_dir,
                                const char *text, const char *label, double golden)
 {
-    struct espl_artifact *artifact = NULL;
-    struct espl_model *model = NULL;
-    struct espl_backend *backend = NULL;
-    struct espl_perplexity result;
-    struct espl_error err;
-    int32_t *ids = NULL;
-    size_t count = 0, vocab = 0;
-    tokenise(model_dir, text, &ids, &count, &vocab);
+    size_t count = 0;
+    int32_t *ids = text_tokenise(model_dir, text, &count, NULL);
     const uint64_t most = count / TOKENS;
     const uint64_t windows = strcmp(label, "all") == 0 ? most : strtoull(label, NULL, 10);
     assert_in_range(windows, 1, most);
-    prune_open(fixture, 'c', &artifact, &model);
-    check(espl_backend_open("cpu", 0, &backend, &err), &err);
-    check(espl_perplexity_measure(model, NULL, backend, ids, windows, TOKENS, NULL, NULL, &result,
-                                  &err),
-          &err);
+    const double perplexity = text_perplexity(fixture, 'c', ids, windows, TOKENS);
     print_message("  perplexity over %s windows: %.6f, golden %.6f, ratio - 1 = %.1e\n", label,
-                  result.perplexity, golden, result.perplexity / golden - 1.0);
-    assert_true(fabs(result.perplexity / golden - 1.0) < 0.002);
-    espl_backend_close(backend);
-    espl_model_close(model);
-    espl_artifact_close(artifact);
+                  perplexity, golden, perplexity / golden - 1.0);
+    assert_true(fabs(perplexity / golden - 1.0) < 0.002);
     free(ids);
 }
 
@@ -167,9 +118,9 @@ void prune_golden_check(const char *model, const char *calibration, const char *
     struct prune_result result;
     struct espl_error err;
     const bool have_test =
-        find_text("novels-test.txt.xz", test_text) ||
-        (strcmp(perplexity, "all") != 0 && find_text("novels-test-sample.txt.xz", test_text));
-    if (!golden_model_dir(model, model_dir) || !find_text(calibration, text) || !have_test) {
+        text_find("novels-test.txt.xz", test_text) ||
+        (strcmp(perplexity, "all") != 0 && text_find("novels-test-sample.txt.xz", test_text));
+    if (!golden_model_dir(model, model_dir) || !text_find(calibration, text) || !have_test) {
         print_message("SKIPPED: model '%s', text '%s' or the test text is not there\n", model,
                       calibration);
         skip();
@@ -179,7 +130,7 @@ void prune_golden_check(const char *model, const char *calibration, const char *
     const json_t *expected = json_object_get(json_object_get(from_text, "cases"), name);
     assert_non_null(expected);
     struct espl_wanda_params params = {
-        .common = {.sparsity = 0.5, .targets = {1, all}, .last_layer = -1},
+        .common = {.sparsity = 0.5, .layers = {.targets = {1, all}, .last_layer = -1}},
         .max_perplexity_ratio = 100.0};
     if (strcmp(name, "50") != 0) {
         assert_true(espl_parse_nm(name, &params.common.pattern));
@@ -199,4 +150,41 @@ void prune_golden_check(const char *model, const char *calibration, const char *
     compare_perplexity(&fixture, model_dir, test_text, perplexity, json_real_value(value));
     prune_fixture_close(&fixture);
     json_decref(golden);
+}
+
+/* ---- all cases ---- */
+
+struct golden_case {
+    const char *title;
+    const char *model;
+    const char *name;
+    const char *perplexity;
+};
+
+static void run_case(void **state)
+{
+    const struct golden_case *golden = *state;
+    prune_golden_check(golden->model, "novels-calib.txt.xz", golden->name, golden->perplexity);
+}
+
+int prune_golden_run_all(const char *perplexity)
+{
+    struct golden_case cases[] = {
+        {.title = "llama half", .model = "llama-6m", .name = "50"},
+        {.title = "llama 2:4", .model = "llama-6m", .name = "2:4"},
+        {.title = "llama 4:8", .model = "llama-6m", .name = "4:8"},
+        {.title = "llama 1:4", .model = "llama-6m", .name = "1:4"},
+        {.title = "opt half", .model = "opt-6m", .name = "50"},
+        {.title = "opt 2:4", .model = "opt-6m", .name = "2:4"},
+        {.title = "opt 4:8", .model = "opt-6m", .name = "4:8"},
+        {.title = "opt 1:4", .model = "opt-6m", .name = "1:4"},
+    };
+    enum { CASES = sizeof cases / sizeof cases[0] };
+    struct CMUnitTest tests[CASES];
+    for (size_t i = 0; i < CASES; i++) {
+        cases[i].perplexity = perplexity;
+        tests[i] = (struct CMUnitTest){
+            .name = cases[i].title, .test_func = run_case, .initial_state = &cases[i]};
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

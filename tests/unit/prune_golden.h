@@ -11,4 +11,8 @@
 void prune_golden_check(const char *model, const char *calibration, const char *name,
                         const char *perplexity);
 
+/** A main(): both reference models with the whole calibration text, which does not ship, in every
+ * case. perplexity: as above. */
+int prune_golden_run_all(const char *perplexity);
+
 #endif

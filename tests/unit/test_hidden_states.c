@@ -8,7 +8,7 @@
 
 #include "prune_fixture.h"
 
-#include "stages/prune_common/hidden_states.h"
+#include "stages/calibration/hidden_states.h"
 
 #include <signal.h>
 #include <string.h>

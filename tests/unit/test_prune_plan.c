@@ -7,10 +7,7 @@
 
 #include <cmocka.h>
 
-#include "prune_fixture.h"
-
-#include "core/buf.h"
-#include "engine/plan.h"
+#include "plan_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,84 +19,21 @@ extern const struct espl_stage espl_stage_magnitude_prune;
 static const struct espl_stage *const registry[] = {&espl_stage_wanda_prune,
                                                     &espl_stage_magnitude_prune, NULL};
 
-struct planned {
-    struct prune_fixture fixture;
-    struct espl_diagnostics diags;
-    struct espl_job *job;
-    struct espl_plan *plan;
-};
-
-/* Plans a job whose text names the files of the model and of the tokens by M and T.
- */
-static void plan_text(struct planned *planned, const struct espl_model_config *config,
-                      uint64_t windows, uint64_t tokens, const char *stages)
-{
-    char model[ESPL_PATH_MAX], ids[ESPL_PATH_MAX];
-    struct espl_buf text;
-    struct espl_error err;
-    const struct espl_plan_options options = {0};
-    planned->job = NULL;
-    planned->plan = NULL;
-    prune_fixture_open(&planned->fixture);
-    prune_make_model(&planned->fixture, 'a', config, ESPL_DTYPE_F32, NULL);
-    prune_make_random_tokens(&planned->fixture, 'b', windows, tokens);
-    prune_path(&planned->fixture, 'a', model);
-    prune_path(&planned->fixture, 'b', ids);
-    espl_buf_init(&text, 1 << 16);
-    assert_true(espl_buf_printf(&text, "version: 1\nname: t\nstages:\n"));
-    for (const char *at = stages; *at != '\0'; at++) {
-        const char *path = *at == 'M' ? model : *at == 'T' ? ids : NULL;
-        assert_true(path != NULL ? espl_buf_printf(&text, "{file: %s}", path)
-                                 : espl_buf_add(&text, at, 1));
-    }
-    assert_int_equal(espl_diagnostics_init(&planned->diags, &err), ESPL_OK);
-    if (espl_job_parse("job.yaml", espl_buf_text(&text), text.len, registry, NULL, 0,
-                       &planned->diags, &planned->job, &err) == ESPL_OK) {
-        (void)espl_plan_build(planned->job, &planned->fixture.store, &options, &planned->diags,
-                              &planned->plan, &err); /* failures are in diags */
-    }
-    espl_buf_free(&text);
-}
-
-static void free_planned(struct planned *planned)
-{
-    espl_plan_free(planned->plan);
-    espl_job_free(planned->job);
-    espl_diagnostics_free(&planned->diags);
-    prune_fixture_close(&planned->fixture);
-}
-
-static void expect_clean(const struct planned *planned)
-{
-    if (planned->diags.count > 0) {
-        fail_msg("%s", planned->diags.items[0].error.message);
-    }
-    assert_non_null(planned->plan);
-}
-
-static void expect_error(const struct planned *planned, size_t index, unsigned line,
-                         const char *message)
-{
-    assert_true(index < planned->diags.count);
-    assert_string_equal(planned->diags.items[index].error.message, message);
-    assert_int_equal(planned->diags.items[index].error.at.line, line);
-}
-
 static void test_plan__estimates_and_predicts(void **state)
 {
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_llama_config();
-    plan_text(&planned, &config, 11, 16,
-              "  - id: small\n"
-              "    use: magnitude-prune\n"
-              "    in: M\n"
-              "    with: {targets: [\"*.mlp.*\"], last_layer: 1}\n"
-              "  - id: again\n"
-              "    use: wanda-prune\n"
-              "    in: {model: small, tokens: T}\n"
-              "    with: {pattern: 4:8, ignore: [lm_head]}\n");
-    expect_clean(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: small\n"
+                "    use: magnitude-prune\n"
+                "    in: M\n"
+                "    with: {targets: [\"*.mlp.*\"], last_layer: 1}\n"
+                "  - id: again\n"
+                "    use: wanda-prune\n"
+                "    in: {model: small, tokens: T}\n"
+                "    with: {pattern: 4:8, ignore: [lm_head]}\n");
+    plan_expect_clean(&planned);
     const struct espl_plan_stage *small = &planned.plan->stages[0];
     const struct espl_plan_stage *again = &planned.plan->stages[1];
     assert_string_equal(small->estimate.note, "6 of 22 linear layers");
@@ -118,7 +52,7 @@ static void test_plan__estimates_and_predicts(void **state)
     assert_int_equal(json_integer_value(json_object_get(pruning, "linears")), 21);
     assert_int_equal(json_integer_value(json_object_get(pruning, "calibration_windows")), 11);
     assert_non_null(json_object_get(again->descriptions[0], "config"));
-    free_planned(&planned);
+    plan_free(&planned);
 }
 
 static void test_plan__errors_point_at_the_parameter(void **state)
@@ -126,40 +60,43 @@ static void test_plan__errors_point_at_the_parameter(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_llama_config();
-    plan_text(&planned, &config, 11, 16,
-              "  - id: a\n" /* line 4 */
-              "    use: magnitude-prune\n"
-              "    in: M\n"
-              "    with:\n"
-              "      targets: [\"*.q_prj\"]\n"
-              "  - id: b\n" /* line 9 */
-              "    use: wanda-prune\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with:\n"
-              "      pattern: 8:16\n"
-              "  - id: c\n" /* line 14 */
-              "    use: wanda-prune\n"
-              "    in: {model: M, tokens: T}\n"
-              "    with:\n"
-              "      pattern: 2:4\n"
-              "      rule: cumulative\n"
-              "  - id: d\n" /* line 20 */
-              "    use: magnitude-prune\n"
-              "    in: M\n"
-              "    with:\n"
-              "      pattern: 2:4\n"
-              "      scope: row\n");
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - id: a\n" /* line 4 */
+                "    use: magnitude-prune\n"
+                "    in: M\n"
+                "    with:\n"
+                "      targets: [\"*.q_prj\"]\n"
+                "  - id: b\n" /* line 9 */
+                "    use: wanda-prune\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with:\n"
+                "      pattern: 8:16\n"
+                "  - id: c\n" /* line 14 */
+                "    use: wanda-prune\n"
+                "    in: {model: M, tokens: T}\n"
+                "    with:\n"
+                "      pattern: 2:4\n"
+                "      rule: cumulative\n"
+                "  - id: d\n" /* line 20 */
+                "    use: magnitude-prune\n"
+                "    in: M\n"
+                "    with:\n"
+                "      pattern: 2:4\n"
+                "      scope: row\n");
     assert_int_equal(planned.diags.count, 4);
-    expect_error(&planned, 0, 8,
-                 "pattern '*.q_prj' of 'targets' matches no linear layer of a "
-                 "block");
-    expect_error(&planned, 1, 13,
-                 "pattern 8:16 does not divide the columns of 21 layers: "
-                 "layers.0.self_attn.q_proj (24 columns), layers.0.self_attn.k_proj (24 columns), "
-                 "layers.0.self_attn.v_proj (24 columns) and 18 more");
-    expect_error(&planned, 2, 19, "rule 'cumulative' cannot be combined with pattern 2:4");
-    expect_error(&planned, 3, 25, "scope 'row' cannot be combined with pattern 2:4");
-    free_planned(&planned);
+    plan_expect_error(&planned, 0, 8,
+                      "pattern '*.q_prj' of 'targets' matches no linear layer of a "
+                      "block",
+                      "");
+    plan_expect_error(
+        &planned, 1, 13,
+        "pattern 8:16 does not divide the columns of 21 layers: "
+        "layers.0.self_attn.q_proj (24 columns), layers.0.self_attn.k_proj (24 columns), "
+        "layers.0.self_attn.v_proj (24 columns) and 18 more",
+        "");
+    plan_expect_error(&planned, 2, 19, "rule 'cumulative' cannot be combined with pattern 2:4", "");
+    plan_expect_error(&planned, 3, 25, "scope 'row' cannot be combined with pattern 2:4", "");
+    plan_free(&planned);
 }
 
 static void test_plan__tokens_without_windows(void **state)
@@ -167,13 +104,14 @@ static void test_plan__tokens_without_windows(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_opt_config();
-    plan_text(&planned, &config, 0, 200,
-              "  - id: a\n"
-              "    use: wanda-prune\n"
-              "    in: {model: M, tokens: T}\n");
+    plan_stages(&planned, registry, &config, 0, 200,
+                "  - id: a\n"
+                "    use: wanda-prune\n"
+                "    in: {model: M, tokens: T}\n");
     assert_int_equal(planned.diags.count, 1);
-    expect_error(&planned, 0, 6, "input 'tokens' is one long text, but calibration needs windows");
-    free_planned(&planned);
+    plan_expect_error(&planned, 0, 6,
+                      "input 'tokens' is one long text, but calibration needs windows", "");
+    plan_free(&planned);
 }
 
 static void test_plan__windows_longer_than_the_positions(void **state)
@@ -184,20 +122,21 @@ static void test_plan__windows_longer_than_the_positions(void **state)
                                       "    in: {model: M, tokens: T}\n";
     struct planned planned;
     const struct espl_model_config learned = prune_opt_config();
-    plan_text(&planned, &learned, 2, 65, stages);
+    plan_stages(&planned, registry, &learned, 2, 65, stages);
     assert_int_equal(planned.diags.count, 1);
-    expect_error(&planned, 0, 6,
-                 "calibration windows have 65 tokens, but the model has 64 "
-                 "positions");
-    free_planned(&planned);
+    plan_expect_error(&planned, 0, 6,
+                      "calibration windows have 65 tokens, but the model has 64 "
+                      "positions",
+                      "");
+    plan_free(&planned);
     /* rotary positions go on: possible, but worth a warning */
     const struct espl_model_config rotary = prune_llama_config();
-    plan_text(&planned, &rotary, 2, 65, stages);
-    expect_clean(&planned);
+    plan_stages(&planned, registry, &rotary, 2, 65, stages);
+    plan_expect_clean(&planned);
     assert_non_null(strstr(planned.plan->stages[0].warnings,
                            "calibration windows of 65 tokens are longer than the model's 64 "
                            "positions"));
-    free_planned(&planned);
+    plan_free(&planned);
 }
 
 int main(void)

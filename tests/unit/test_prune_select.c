@@ -6,34 +6,16 @@
 
 #include <cmocka.h>
 
+#include "prune_fixture.h"
+
 #include "stages/prune_common/prune_select.h"
 
 #include <string.h>
 
-/* LLaMA: 3 blocks, 7 linears each, hidden 24, key/value width 8, ffn 40. */
 static struct espl_model_config llama_config(bool tied)
 {
-    struct espl_model_config config = {.layers = 3,
-                                       .hidden = 24,
-                                       .heads = 3,
-                                       .kv_heads = 1,
-                                       .head_dim = 8,
-                                       .ffn = 40,
-                                       .vocab = 50,
-                                       .max_positions = 64,
-                                       .embed_dim = 24,
-                                       .norm = ESPL_NORM_RMS,
-                                       .norm_eps = 1e-5,
-                                       .norm_affine = true,
-                                       .activation = ESPL_ACT_SILU,
-                                       .pre_norm = true,
-                                       .final_norm = true,
-                                       .tied_embeddings = tied,
-                                       .rope = {.type = ESPL_ROPE_DEFAULT, .theta = 1e4},
-                                       .bos_id = 0,
-                                       .eos_id = 1};
-    memcpy(config.architecture, "llama", sizeof "llama");
-    memcpy(config.dtype, "f32", sizeof "f32");
+    struct espl_model_config config = prune_llama_config();
+    config.tied_embeddings = tied;
     return config;
 }
 
@@ -42,9 +24,7 @@ static const char *const all[] = {"*"};
 static struct espl_prune_params default_params(void)
 {
     return (struct espl_prune_params){.sparsity = 0.5,
-                                      .targets = {.count = 1, .items = all},
-                                      .ignore = {.count = 0, .items = NULL},
-                                      .last_layer = -1};
+                                      .layers = {.targets = {1, all}, .last_layer = -1}};
 }
 
 static void expect_failure(const struct espl_prune_params *params, const char *message,
@@ -94,9 +74,9 @@ static void test_select__targets_ignore_and_range(void **state)
     struct espl_prune_params params = default_params();
     struct espl_prune_selection selection;
     struct espl_error err;
-    params.targets = (struct espl_list){2, targets};
-    params.ignore = (struct espl_list){2, ignore};
-    params.first_layer = 1;
+    params.layers.targets = (struct espl_list){2, targets};
+    params.layers.ignore = (struct espl_list){2, ignore};
+    params.layers.first_layer = 1;
     assert_int_equal(espl_prune_select(&config, &params, &selection, &err), ESPL_OK);
     assert_int_equal(selection.selected, 3); /* q, gate and down of block 2 */
     assert_int_equal(selection.selected_layers, 1);
@@ -116,14 +96,14 @@ static void test_select__pattern_that_matches_nothing(void **state)
     (void)state;
     static const char *const wrong[] = {"*.q_proj", "*.gate_prj"};
     struct espl_prune_params params = default_params();
-    params.targets = (struct espl_list){2, wrong};
+    params.layers.targets = (struct espl_list){2, wrong};
     expect_failure(&params, "pattern '*.gate_prj' of 'targets' matches no linear layer of a block",
                    "did you mean '*.gate_proj'? the linear layers of a block are: "
                    "self_attn.q_proj, self_attn.k_proj, self_attn.v_proj, self_attn.o_proj, "
                    "mlp.gate_proj, mlp.up_proj, mlp.down_proj",
                    "param:targets");
     params = default_params();
-    params.ignore = (struct espl_list){1, wrong + 1};
+    params.layers.ignore = (struct espl_list){1, wrong + 1};
     expect_failure(&params, "pattern '*.gate_prj' of 'ignore' matches no linear layer of a block",
                    "did you mean '*.gate_proj'?", "param:ignore");
 }
@@ -134,10 +114,10 @@ static void test_select__targets_outside_blocks_are_refused(void **state)
     static const char *const head[] = {"lm_head"};
     static const char *const embedding[] = {"embed_tokens"};
     struct espl_prune_params params = default_params();
-    params.targets = (struct espl_list){1, head};
+    params.layers.targets = (struct espl_list){1, head};
     expect_failure(&params, "pattern 'lm_head' of 'targets' matches no linear layer of a block",
                    "outside the blocks, which is never pruned", "param:targets");
-    params.targets = (struct espl_list){1, embedding};
+    params.layers.targets = (struct espl_list){1, embedding};
     expect_failure(&params,
                    "pattern 'embed_tokens' of 'targets' matches no linear layer of a block",
                    "outside the blocks, which is never pruned", "param:targets");
@@ -151,7 +131,7 @@ static void test_select__ignoring_the_head_is_no_mistake(void **state)
     struct espl_prune_params params = default_params();
     struct espl_prune_selection selection;
     struct espl_error err;
-    params.ignore = (struct espl_list){1, head};
+    params.layers.ignore = (struct espl_list){1, head};
     assert_int_equal(espl_prune_select(&config, &params, &selection, &err), ESPL_OK);
     assert_int_equal(selection.selected, 21);
     espl_prune_selection_free(&selection);
@@ -161,18 +141,18 @@ static void test_select__ranges_that_are_empty(void **state)
 {
     (void)state;
     struct espl_prune_params params = default_params();
-    params.last_layer = 3;
+    params.layers.last_layer = 3;
     expect_failure(&params, "last_layer 3 is past the end: the model has 3 blocks",
                    "blocks count from 0", "param:last_layer");
-    params.last_layer = 1;
-    params.first_layer = 2;
+    params.layers.last_layer = 1;
+    params.layers.first_layer = 2;
     expect_failure(&params, "first_layer 2 is past last_layer 1", "", "param:first_layer");
     params = default_params();
-    params.ignore = (struct espl_list){1, all};
+    params.layers.ignore = (struct espl_list){1, all};
     expect_failure(&params, "no linear layer is left to prune in blocks 0 to 2",
                    "'ignore' takes away all", "param:ignore");
     params = default_params();
-    params.targets.count = 0;
+    params.layers.targets.count = 0;
     expect_failure(&params, "no linear layer is left to prune in blocks 0 to 2",
                    "'targets' is an empty list", "param:targets");
 }
@@ -196,7 +176,7 @@ static void test_select__columns_that_the_pattern_does_not_divide(void **state)
     espl_prune_selection_free(&selection);
     params.tail = ESPL_PRUNE_TAIL_REFUSE;
     params.pattern = (struct espl_nm){5, 10}; /* divides 40, not 24 */
-    params.targets = (struct espl_list){1, down};
+    params.layers.targets = (struct espl_list){1, down};
     assert_int_equal(espl_prune_select(&config, &params, &selection, &err), ESPL_OK);
     assert_int_equal(selection.selected, 3);
     espl_prune_selection_free(&selection);
@@ -222,6 +202,35 @@ static void test_select__sparsity_against_pattern(void **state)
                    "param:sparsity");
 }
 
+static void test_select__groups_that_do_not_fit(void **state)
+{
+    (void)state;
+    const struct espl_model_config config = llama_config(true);
+    static const char *const up[] = {"up_proj"};
+    struct espl_prune_params params = default_params();
+    struct espl_prune_selection selection;
+    struct espl_error err;
+    params.align.grid = (struct espl_grid){2, 1};
+    /* 24, 8 and 40 rows: none is a multiple of 16 */
+    expect_failure(&params,
+                   "align 2x1 (areas) does not fit 21 layers: layers.0.self_attn.q_proj (24 x 24), "
+                   "layers.0.self_attn.k_proj (8 x 24), layers.0.self_attn.v_proj (8 x 24) and 18 "
+                   "more",
+                   "rows must be a multiple of 16; or 'ignore' these layers", "param:align");
+    params.align.form = ESPL_ALIGN_BLOCK;
+    params.align.grid = (struct espl_grid){5, 3};
+    params.layers.targets = (struct espl_list){1, up};
+    assert_int_equal(espl_prune_select(&config, &params, &selection, &err), ESPL_OK);
+    espl_prune_selection_free(&selection);
+    params.pattern = (struct espl_nm){2, 4};
+    expect_failure(&params, "align 5x3 cannot be combined with pattern 2:4",
+                   "leave 'align' or 'pattern' out", "param:align");
+    params = default_params();
+    params.align.fill = ESPL_ALIGN_FILL_UNION;
+    expect_failure(&params, "fill 'union' needs groups to fill", "align: {rows: 2, cols: 1}",
+                   "param:fill");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_select__ranges_that_are_empty),
         cmocka_unit_test(test_select__columns_that_the_pattern_does_not_divide),
         cmocka_unit_test(test_select__sparsity_against_pattern),
+        cmocka_unit_test(test_select__groups_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

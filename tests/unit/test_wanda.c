@@ -43,12 +43,12 @@ static float *random_floats(const char *stream, size_t count, bool coarse)
 static void test_row_prune__truncates_the_double_product(void **state)
 {
     (void)state;
-    assert_int_equal(espl_wanda_row_prune(7, 0.5), 3);
-    assert_int_equal(espl_wanda_row_prune(8, 0.5), 4);
-    assert_int_equal(espl_wanda_row_prune(10, 0.7), 7);
-    assert_int_equal(espl_wanda_row_prune(10, 0.3), 3);
-    assert_int_equal(espl_wanda_row_prune(100, 0.29), 28); /* 100 * 0.29 = 28.999999999999996 */
-    assert_int_equal(espl_wanda_row_prune(5, 0.0), 0);
+    assert_int_equal(espl_prune_row_count(7, 0.5), 3);
+    assert_int_equal(espl_prune_row_count(8, 0.5), 4);
+    assert_int_equal(espl_prune_row_count(10, 0.7), 7);
+    assert_int_equal(espl_prune_row_count(10, 0.3), 3);
+    assert_int_equal(espl_prune_row_count(100, 0.29), 28); /* 100 * 0.29 = 28.999999999999996 */
+    assert_int_equal(espl_prune_row_count(5, 0.0), 0);
 }
 
 static void test_norms__root_of_mean_over_windows(void **state)
@@ -357,21 +357,6 @@ static void test_mask__cumulative_equals_a_slow_bisection(void **state)
     espl_backend_close(backend);
 }
 
-static void test_distance__collects_over_calls(void **state)
-{
-    (void)state;
-    const float x[4] = {1, 2, 3, 4}, y[4] = {1, 2, 0, 0};
-    struct espl_wanda_distance distance = {0.0, 0.0};
-    assert_true(espl_wanda_distance_value(&distance) == 0.0);
-    espl_wanda_distance_add(&distance, x, y, 2);
-    assert_true(espl_wanda_distance_value(&distance) == 0.0);
-    espl_wanda_distance_add(&distance, x + 2, y + 2, 2);
-    assert_true(espl_wanda_distance_value(&distance) == sqrt(25.0 / 5.0));
-    struct espl_wanda_distance from_zero = {0.0, 0.0};
-    espl_wanda_distance_add(&from_zero, x, y + 2, 2);
-    assert_true(isinf(espl_wanda_distance_value(&from_zero)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,7 +372,6 @@ int main(void)
         cmocka_unit_test(test_mask__empty_matrix),
         cmocka_unit_test(test_mask__cumulative_by_hand),
         cmocka_unit_test(test_mask__cumulative_equals_a_slow_bisection),
-        cmocka_unit_test(test_distance__collects_over_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

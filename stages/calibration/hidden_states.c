@@ -1,4 +1,4 @@
-#include "stages/prune_common/hidden_states.h"
+#include "stages/calibration/hidden_states.h"
 
 #include "core/checked.h"
 #include "core/units.h"
