@@ -1,6 +1,11 @@
 # Libraries, all through pkg-config. espl_dep_<name> is an interface target for each.
 find_package(PkgConfig REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
+if(ESPL_ANALYZE)
+    # gcc 12 reports every variable that a parallel region copies as uninitialised, so the analysed
+    # build has no OpenMP; EsplFlags.cmake allows what only pragmas use.
+    set_property(TARGET OpenMP::OpenMP_C PROPERTY INTERFACE_COMPILE_OPTIONS "")
+endif()
 find_package(Threads REQUIRED)
 
 set(ESPL_MISSING_PACKAGES "")
@@ -59,6 +64,11 @@ espl_dependency(sqlite libsqlite3-dev sqlite3)
 espl_dependency(pcre2 libpcre2-dev libpcre2-8)
 espl_dependency(utf8proc libutf8proc-dev libutf8proc)
 espl_dependency(archive libarchive-dev libarchive)
+espl_dependency(jpeg libjpeg-dev libjpeg)
+espl_dependency(png libpng-dev libpng)
+if(NOT STATIC_DEPS)
+    espl_dependency(curl libcurl4-openssl-dev libcurl)
+endif()
 if(BUILD_TESTING)
     espl_dependency(cmocka libcmocka-dev cmocka)
 endif()

@@ -28,7 +28,7 @@ void espl_error_clear(struct espl_error *err)
     }
 }
 
-enum espl_status espl_fail(struct espl_error *err, enum espl_status code, const char *fmt, ...)
+enum espl_status(espl_fail)(struct espl_error *err, enum espl_status code, const char *fmt, ...)
 {
     if (err != NULL) {
         espl_error_clear(err);

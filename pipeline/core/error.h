@@ -71,6 +71,10 @@ void espl_error_clear(struct espl_error *err);
  * their field are cut and end in "...". */
 enum espl_status espl_fail(struct espl_error *err, enum espl_status code, const char *fmt, ...)
     ESPL_PRINTF(3, 4);
+#ifdef ESPL_ANALYZE
+/* gcc -fanalyzer sees one file at a time: this tells it that a failure is not ESPL_OK. */
+#define espl_fail(err, code, ...) ((espl_fail)((err), (code), __VA_ARGS__), (code))
+#endif
 
 /** As espl_fail() for a failed system call: appends ": <strerror>" and maps ENOSPC and EDQUOT to
  *  ESPL_E_NOSPACE, ENOENT to ESPL_E_NOTFOUND, ENOMEM to ESPL_E_NOMEM, all else to ESPL_E_IO. */
