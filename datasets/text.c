@@ -39,6 +39,11 @@ static const struct filter_row *filter_of(const char *path)
     return NULL;
 }
 
+bool espl_text_is_compressed(const char *path)
+{
+    return filter_of(path) != NULL;
+}
+
 static enum espl_status broken_stream(const char *path, const struct filter_row *filter,
                                       struct archive *archive, struct espl_error *err)
 {

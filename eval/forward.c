@@ -56,6 +56,10 @@ static enum espl_status check_config(const struct espl_model_config *config, siz
     if (tokens == 0 || max_windows == 0) {
         return espl_fail(err, ESPL_E_INTERNAL, "a forward pass needs at least one token");
     }
+    if (espl_model_config_is_vision(config)) {
+        return espl_fail(err, ESPL_E_KIND, "architecture '%s' is not a language model",
+                         config->architecture);
+    }
     if (config->heads == 0 || config->kv_heads == 0 || config->heads % config->kv_heads != 0) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "%llu attention heads cannot share %llu key/value heads",

@@ -22,9 +22,9 @@ struct espl_forward_times {
     double head;        /* final norm and output embedding */
 };
 
-/** Weights of one decoder block: float32 with masks applied, or the integer codes of a quantised
- * model with quantised activations. Codes whose model keeps activations in float (16 bits) are
- * loaded as float32. */
+/** Weights of one decoder block: float32 with masks applied, or the integer codes, packed or
+ * encoded, of a quantised model with quantised activations. Codes whose model keeps activations in
+ * float (16 bits) are loaded as float32. */
 struct espl_block;
 /** Work space for up to max_windows x tokens. */
 struct espl_forward;

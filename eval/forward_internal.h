@@ -11,12 +11,17 @@ struct espl_layer_weights {
     float *bias;
 };
 
-/** A linear as integer codes; absent when linear.codes is NULL. */
+/** A linear as integer codes, packed or encoded; absent without either. */
 struct espl_coded_linear {
     struct espl_quant_linear linear;
     unsigned activation_bits;
     float activation_clip;
 };
+
+static inline bool espl_coded_is_present(const struct espl_coded_linear *coded)
+{
+    return coded->linear.codes != NULL || coded->linear.encoded != NULL;
+}
 
 struct espl_block {
     uint64_t layer;

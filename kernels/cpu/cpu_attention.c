@@ -7,7 +7,7 @@
 #include "core/checked.h"
 #include "kernels/backend_internal.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/vectormath.h"
+#include "kernels/cpu/softmax.h"
 
 #include <cblas.h>
 #include <omp.h>
@@ -24,41 +24,6 @@ static size_t panel_height(size_t tokens)
         height /= 2;
     }
     return height;
-}
-
-/* scores[0..keys) <- exp(scores - highest), 0 from keys to end; the sum comes back. The row has
- * room up to a multiple of ESPL_VECTOR_FLOATS at or above keys. */
-ESPL_CPU_CLONES
-static float softmax_row(float *scores, size_t keys, size_t end)
-{
-    const size_t rounded = espl_ceil_div(keys, ESPL_VECTOR_FLOATS) * ESPL_VECTOR_FLOATS;
-    for (size_t i = keys; i < rounded; i++) {
-        scores[i] = -FLT_MAX; /* e^-87 beside the largest term's 1: adds nothing in float32 */
-    }
-    float highest = -FLT_MAX;
-#pragma omp simd reduction(max : highest)
-    for (size_t i = 0; i < rounded; i++) {
-        highest = scores[i] > highest ? scores[i] : highest;
-    }
-    float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < rounded; i++) {
-        scores[i] = espl_exp_f32(scores[i] - highest);
-        sum += scores[i];
-    }
-    for (size_t i = keys; i < (end > rounded ? end : rounded); i++) {
-        scores[i] = 0.0F;
-    }
-    return sum;
-}
-
-ESPL_CPU_CLONES
-static void divide_row(float *row, size_t count, float divisor)
-{
-    const float factor = 1.0F / divisor;
-    for (size_t i = 0; i < count; i++) {
-        row[i] *= factor;
-    }
 }
 
 /* What all pieces of a call share. */
@@ -94,13 +59,13 @@ static void attend_panel(const struct attention_call *call, size_t piece, float 
                 shape->scale, call->q + at, (int)width, call->k + kv_at, (int)kv_width, 0.0F,
                 scores, (int)call->score_stride);
     for (size_t r = 0; r < rows; r++) {
-        sums[r] = softmax_row(scores + r * call->score_stride, query + r + 1, keys);
+        sums[r] = espl_softmax_row(scores + r * call->score_stride, query + r + 1, keys);
     }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)shape->head_dim,
                 (int)keys, 1.0F, scores, (int)call->score_stride, call->v + kv_at, (int)kv_width,
                 0.0F, call->y + at, (int)width);
     for (size_t r = 0; r < rows; r++) {
-        divide_row(call->y + at + r * width, shape->head_dim, sums[r]);
+        espl_divide_row(call->y + at + r * width, shape->head_dim, sums[r]);
     }
 }
 

@@ -2,9 +2,8 @@
 #include "core/checked.h"
 #include "kernels/backend_internal.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/vectormath.h"
-
-#include <math.h>
 
 /* Values in a run: 64 KiB of float32, so that what a run reads and writes stays in cache. */
 enum { RUN = 16 * 1024 };
@@ -27,18 +26,6 @@ static void relu_run(float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         x[i] = x[i] < 0.0F ? 0.0F : x[i]; /* NaN stays NaN */
-    }
-}
-
-/* x Phi(x): 0.5 |x| erfc(|x| / sqrt 2) is what is missing to x on the right and all there is on the
- * left, so neither tail cancels. */
-ESPL_CPU_CLONES
-static void gelu_run(float *x, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const float size = fabsf(x[i]);
-        const float tail = 0.5F * size * espl_erfc_f32(size * 0.70710678F);
-        x[i] = (x[i] < 0.0F ? 0.0F : x[i]) - tail;
     }
 }
 
@@ -112,7 +99,7 @@ enum espl_status espl_cpu_gelu(struct espl_backend *backend, size_t count, float
     (void)err;
 #pragma omp parallel for num_threads(backend->threads) schedule(static) if (count > RUN)
     for (size_t first = 0; first < count; first += RUN) {
-        gelu_run(x + first, run_length(count, first));
+        espl_gelu_run(x + first, run_length(count, first));
     }
     return ESPL_OK;
 }

@@ -6,6 +6,7 @@
 #include "core/checked.h"
 #include "kernels/backend_internal.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/gelu.h"
 
 #include <cblas.h>
 #include <string.h>
@@ -33,24 +34,40 @@ static struct pieces cut(const struct espl_gemm_shape *shape)
     return pieces;
 }
 
-/* y[rows][columns] = x w^T + bias for one piece; pointers at its corner. */
-static void multiply_piece(const struct espl_gemm_shape *shape, size_t rows, size_t columns,
-                           const float *x, const float *w, const float *bias, float *y)
+/* What y holds before x w^T is added: bias, or what was there plus bias. */
+static void start_piece(const struct espl_gemm_shape *shape, enum espl_epilogue epilogue,
+                        size_t rows, size_t columns, const float *bias, float *y)
 {
-    if (bias != NULL) {
-        for (size_t r = 0; r < rows; r++) {
-            memcpy(y + r * shape->out, bias, columns * sizeof *y);
+    for (size_t r = 0; bias != NULL && r < rows; r++) {
+        float *row = y + r * shape->out;
+        if (epilogue != ESPL_EPILOGUE_ADD) {
+            memcpy(row, bias, columns * sizeof *row);
+            continue;
+        }
+        for (size_t c = 0; c < columns; c++) {
+            row[c] += bias[c];
         }
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)columns, (int)shape->in,
-                1.0F, x, (int)shape->in, w, (int)shape->in, bias != NULL ? 1.0F : 0.0F, y,
-                (int)shape->out);
 }
 
-enum espl_status espl_cpu_gemm_f32(struct espl_backend *backend,
-                                   const struct espl_gemm_shape *shape, const float *x,
-                                   const float *w, const float *bias, float *y,
-                                   struct espl_error *err)
+/* One piece; pointers at its corner. */
+static void multiply_piece(const struct espl_gemm_shape *shape, enum espl_epilogue epilogue,
+                           size_t rows, size_t columns, const float *x, const float *w,
+                           const float *bias, float *y)
+{
+    const float kept = bias != NULL || epilogue == ESPL_EPILOGUE_ADD ? 1.0F : 0.0F;
+    start_piece(shape, epilogue, rows, columns, bias, y);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)columns, (int)shape->in,
+                1.0F, x, (int)shape->in, w, (int)shape->in, kept, y, (int)shape->out);
+    for (size_t r = 0; epilogue == ESPL_EPILOGUE_GELU && r < rows; r++) {
+        espl_gelu_run(y + r * shape->out, columns);
+    }
+}
+
+enum espl_status espl_cpu_fused_linear(struct espl_backend *backend,
+                                       const struct espl_gemm_shape *shape,
+                                       enum espl_epilogue epilogue, const float *x, const float *w,
+                                       const float *bias, float *y, struct espl_error *err)
 {
     int checked = 0;
     if (!espl_size_to_int(shape->in, &checked) || !espl_size_to_int(shape->out, &checked)) {
@@ -68,10 +85,18 @@ enum espl_status espl_cpu_gemm_f32(struct espl_backend *backend,
         const size_t column = (p % pieces.column_panels) * pieces.columns;
         const size_t rows_left = shape->tokens - row;
         const size_t columns_left = shape->out - column;
-        multiply_piece(shape, rows_left < PANEL_ROWS ? rows_left : PANEL_ROWS,
+        multiply_piece(shape, epilogue, rows_left < PANEL_ROWS ? rows_left : PANEL_ROWS,
                        columns_left < pieces.columns ? columns_left : pieces.columns,
                        x + row * shape->in, w + column * shape->in,
                        bias != NULL ? bias + column : NULL, y + row * shape->out + column);
     }
     return ESPL_OK;
+}
+
+enum espl_status espl_cpu_gemm_f32(struct espl_backend *backend,
+                                   const struct espl_gemm_shape *shape, const float *x,
+                                   const float *w, const float *bias, float *y,
+                                   struct espl_error *err)
+{
+    return espl_cpu_fused_linear(backend, shape, ESPL_EPILOGUE_NONE, x, w, bias, y, err);
 }

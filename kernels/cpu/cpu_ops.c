@@ -6,10 +6,12 @@
 const struct espl_ops espl_cpu_ops = {
     .name = "cpu",
     .gemm_f32 = espl_cpu_gemm_f32,
+    .fused_linear = espl_cpu_fused_linear,
     .rmsnorm = espl_cpu_rmsnorm,
     .layernorm = espl_cpu_layernorm,
     .rope = espl_cpu_rope,
     .attention = espl_cpu_attention,
+    .full_attention = espl_cpu_full_attention,
     .silu_mul = espl_cpu_silu_mul,
     .relu = espl_cpu_relu,
     .gelu = espl_cpu_gelu,

@@ -6,10 +6,12 @@
 const struct espl_ops espl_ref_ops = {
     .name = "ref",
     .gemm_f32 = espl_ref_gemm_f32,
+    .fused_linear = espl_ref_fused_linear,
     .rmsnorm = espl_ref_rmsnorm,
     .layernorm = espl_ref_layernorm,
     .rope = espl_ref_rope,
     .attention = espl_ref_attention,
+    .full_attention = espl_ref_full_attention,
     .silu_mul = espl_ref_silu_mul,
     .relu = espl_ref_relu,
     .gelu = espl_ref_gelu,

@@ -8,6 +8,10 @@ enum espl_status espl_ref_gemm_f32(struct espl_backend *backend,
                                    const struct espl_gemm_shape *shape, const float *x,
                                    const float *w, const float *bias, float *y,
                                    struct espl_error *err);
+enum espl_status espl_ref_fused_linear(struct espl_backend *backend,
+                                       const struct espl_gemm_shape *shape,
+                                       enum espl_epilogue epilogue, const float *x, const float *w,
+                                       const float *bias, float *y, struct espl_error *err);
 enum espl_status espl_ref_rmsnorm(struct espl_backend *backend, size_t tokens, size_t width,
                                   const float *x, const float *gain, float eps, float *y,
                                   struct espl_error *err);
@@ -21,6 +25,10 @@ enum espl_status espl_ref_attention(struct espl_backend *backend,
                                     const struct espl_attention_shape *shape, const float *q,
                                     const float *k, const float *v, float *y,
                                     struct espl_error *err);
+enum espl_status espl_ref_full_attention(struct espl_backend *backend,
+                                         const struct espl_full_attention_shape *shape,
+                                         const struct espl_full_attention_tables *tables,
+                                         const float *qkv, float *y, struct espl_error *err);
 enum espl_status espl_ref_silu_mul(struct espl_backend *backend, size_t count, float *gate,
                                    const float *up, struct espl_error *err);
 enum espl_status espl_ref_relu(struct espl_backend *backend, size_t count, float *x,

@@ -31,7 +31,9 @@ static enum espl_status open_descriptor(struct espl_artifact *artifact, struct e
         return espl_fail_errno(err, errno, "cannot examine artifact '%s'", path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return espl_fail(err, ESPL_E_KIND, "'%s' is not an artifact: not a regular file", path);
+        return espl_fs_advise_folder(
+            path, espl_fail(err, ESPL_E_KIND, "'%s' is not an artifact: not a regular file", path),
+            err);
     }
     if (info.st_size == 0) {
         return espl_fail(err, ESPL_E_CORRUPT, "artifact '%s' is damaged: the file is empty", path);
@@ -200,12 +202,8 @@ static enum espl_status load_extent(hid_t dataset, struct espl_tensor_info *info
     }
     (void)H5Eclear2(H5E_DEFAULT);
     /* Only read from. */
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(space);
+    espl_h5_release(type);
     return status;
 }
 
@@ -286,9 +284,7 @@ static enum espl_status load_place(const struct espl_artifact *artifact, hid_t d
         entry->offset = offset;
     }
     (void)H5Eclear2(H5E_DEFAULT);
-    if (list >= 0) {
-        (void)H5Pclose(list); /* only memory */
-    }
+    espl_h5_release(list);
     return status;
 }
 

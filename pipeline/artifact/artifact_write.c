@@ -183,9 +183,7 @@ herr_t espl_artifact_create_parents(hid_t file, const char *path)
             result = made < 0 ? -1 : H5Gclose(made);
         }
     }
-    if (list >= 0) {
-        (void)H5Pclose(list); /* only memory */
-    }
+    espl_h5_release(list);
     return result;
 }
 
@@ -226,15 +224,9 @@ static herr_t create_dataset(hid_t file, struct espl_artifact_entry *entry)
         entry->dataset = H5Dcreate2(file, info->path, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
     }
     /* The rest is only memory. */
-    if (list >= 0) {
-        (void)H5Pclose(list);
-    }
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(list);
+    espl_h5_release(space);
+    espl_h5_release(type);
     return entry->dataset < 0 ? -1 : 0;
 }
 
@@ -304,30 +296,49 @@ static enum espl_status complete_entry(struct espl_artifact *artifact,
     return ESPL_OK;
 }
 
+/* A checked entry of a writable artifact, or NULL and why in *status. */
+static struct espl_artifact_entry *begin_entry(struct espl_artifact *artifact,
+                                               const struct espl_tensor_info *info,
+                                               enum espl_status *status, struct espl_error *err)
+{
+    *status = espl_artifact_check_writable(artifact, info->path, err);
+    if (*status != ESPL_OK) {
+        return NULL;
+    }
+    struct espl_artifact_entry *entry = add_checked(artifact, info, status, err);
+    if (entry == NULL) {
+        *status = espl_artifact_mark_failed(artifact, *status);
+    }
+    return entry;
+}
+
+/* The dataset of an entry, complete at once when no rows will follow. */
+static enum espl_status make_dataset(struct espl_artifact *artifact,
+                                     struct espl_artifact_entry *entry, struct espl_error *err)
+{
+    if (create_dataset(artifact->file, entry) < 0 || espl_artifact_write_failed(artifact)) {
+        return espl_artifact_fail_write(artifact, entry->info.path, err);
+    }
+    const enum espl_status status =
+        entry->rows_done == entry->rows ? complete_entry(artifact, entry, err) : ESPL_OK;
+    return status == ESPL_OK ? ESPL_OK : espl_artifact_mark_failed(artifact, status);
+}
+
 enum espl_status espl_artifact_create_rows(struct espl_artifact *artifact,
                                            const struct espl_tensor_info *info,
                                            struct espl_error *err)
 {
-    enum espl_status status = espl_artifact_check_writable(artifact, info->path, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    struct espl_artifact_entry *entry = add_checked(artifact, info, &status, err);
+    enum espl_status status = ESPL_OK;
+    struct espl_artifact_entry *entry = begin_entry(artifact, info, &status, err);
     if (entry == NULL) {
-        return espl_artifact_mark_failed(artifact, status);
+        return status;
     }
     entry->hash = espl_sha256_create();
     if (entry->hash == NULL) {
         return espl_artifact_mark_failed(
             artifact, espl_fail(err, ESPL_E_NOMEM, "out of memory for tensor '%s'", info->path));
     }
-    if (create_dataset(artifact->file, entry) < 0 || espl_artifact_write_failed(artifact)) {
-        return espl_artifact_fail_write(artifact, entry->info.path, err);
-    }
-    if (entry->rows == 0) {
-        status = complete_entry(artifact, entry, err);
-    }
-    return status == ESPL_OK ? ESPL_OK : espl_artifact_mark_failed(artifact, status);
+    return make_dataset(artifact, entry, err);
 }
 
 static herr_t write_rows(const struct espl_artifact_entry *entry, uint64_t rows, const void *data)
@@ -358,15 +369,9 @@ static herr_t write_rows(const struct espl_artifact_entry *entry, uint64_t rows,
 
 cleanup:
     /* Only memory. */
-    if (memory >= 0) {
-        (void)H5Sclose(memory);
-    }
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(memory);
+    espl_h5_release(space);
+    espl_h5_release(type);
     return result;
 }
 
@@ -459,13 +464,10 @@ enum espl_status espl_artifact_refer(struct espl_artifact *artifact,
                                      const struct espl_artifact_file_state *state,
                                      struct espl_error *err)
 {
-    enum espl_status status = espl_artifact_check_writable(artifact, info->path, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    struct espl_artifact_entry *entry = add_checked(artifact, info, &status, err);
+    enum espl_status status = ESPL_OK;
+    struct espl_artifact_entry *entry = begin_entry(artifact, info, &status, err);
     if (entry == NULL) {
-        return espl_artifact_mark_failed(artifact, status);
+        return status;
     }
     entry->external_file = espl_artifact_copy_text(file);
     if (entry->external_file == NULL) {
@@ -477,9 +479,5 @@ enum espl_status espl_artifact_refer(struct espl_artifact *artifact,
     entry->info.external = true;
     entry->rows_done = entry->rows;
     memcpy(entry->info.sha256, sha256, ESPL_SHA256_HEX);
-    if (create_dataset(artifact->file, entry) < 0 || espl_artifact_write_failed(artifact)) {
-        return espl_artifact_fail_write(artifact, entry->info.path, err);
-    }
-    status = complete_entry(artifact, entry, err);
-    return status == ESPL_OK ? ESPL_OK : espl_artifact_mark_failed(artifact, status);
+    return make_dataset(artifact, entry, err);
 }

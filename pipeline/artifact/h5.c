@@ -10,6 +10,13 @@
     "artifacts store little-endian elements as they are in memory: this machine needs a converter"
 #endif
 
+void espl_h5_release(hid_t id)
+{
+    if (id >= 0) {
+        (void)H5Idec_ref(id); /* what H5Tclose(), H5Sclose() and H5Pclose() do */
+    }
+}
+
 /* Called for the deepest entry first; stops there. */
 static herr_t copy_deepest(unsigned depth, const H5E_error2_t *entry, void *user)
 {
@@ -93,9 +100,7 @@ bool espl_h5_type_parse(hid_t type, enum espl_dtype *out)
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
         const hid_t candidate = espl_h5_type_create(stored[i]);
         const bool equal = candidate >= 0 && H5Tequal(candidate, type) > 0;
-        if (candidate >= 0) {
-            (void)H5Tclose(candidate); /* only memory */
-        }
+        espl_h5_release(candidate);
         if (equal) {
             *out = stored[i];
             return true;
@@ -133,12 +138,8 @@ herr_t espl_h5_write_text_attribute(hid_t object, const char *name, const char *
         }
     }
     /* The rest is only memory. */
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(space);
+    espl_h5_release(type);
     return result;
 }
 
@@ -208,12 +209,8 @@ enum espl_status espl_h5_read_text_attribute(hid_t object, const char *name, cha
 cleanup:
     free(text);
     /* Only read from. */
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(space);
+    espl_h5_release(type);
     (void)H5Aclose(attribute);
     return status;
 }
@@ -239,12 +236,8 @@ enum espl_status espl_h5_read_u64_attribute(hid_t object, const char *name, uint
         status = espl_h5_fail(NULL, err, ESPL_E_CORRUPT, "cannot read attribute '%s'", name);
     }
     /* Only read from. */
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(space);
+    espl_h5_release(type);
     (void)H5Aclose(attribute);
     return status;
 }
@@ -276,15 +269,9 @@ herr_t espl_h5_write_text(hid_t file, const char *path, const char *text)
         }
     }
     /* The rest is only memory. */
-    if (list >= 0) {
-        (void)H5Pclose(list);
-    }
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(list);
+    espl_h5_release(space);
+    espl_h5_release(type);
     return result;
 }
 
@@ -328,12 +315,8 @@ enum espl_status espl_h5_read_text(hid_t file, const char *path, char **text,
 cleanup:
     free(data);
     /* Only read from. */
-    if (space >= 0) {
-        (void)H5Sclose(space);
-    }
-    if (type >= 0) {
-        (void)H5Tclose(type);
-    }
+    espl_h5_release(space);
+    espl_h5_release(type);
     (void)H5Dclose(dataset);
     return status;
 }

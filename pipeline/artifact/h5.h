@@ -41,6 +41,10 @@ hid_t espl_h5_open_stream(struct espl_h5_stream *stream, const char *path, bool 
 /** Lets go of the driver; after the HDF5 file is closed. */
 void espl_h5_release_stream(struct espl_h5_stream *stream);
 
+/** Lets go of a type, data space or property list: things in memory whose closing can lose nothing.
+ * A negative id is ignored. */
+void espl_h5_release(hid_t id);
+
 /** Fills err from the stream's errno when a write failed (NOSPACE with advice), else with `code`
  * and the deepest entry of the HDF5 error stack, which it clears. */
 enum espl_status espl_h5_fail(const struct espl_h5_stream *stream, struct espl_error *err,

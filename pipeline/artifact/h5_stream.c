@@ -247,9 +247,7 @@ hid_t espl_h5_open_stream(struct espl_h5_stream *stream, const char *path, bool 
 
 cleanup:
     /* Closing a property list only drops memory. */
-    if (creation >= 0) {
-        (void)H5Pclose(creation);
-    }
+    espl_h5_release(creation);
     (void)H5Pclose(access);
     return file;
 }

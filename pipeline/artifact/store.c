@@ -111,13 +111,26 @@ static enum espl_status check_root(const char *root, struct espl_error *err)
     return ESPL_OK;
 }
 
+const char espl_store_write_hint[] =
+    "every run writes its record there: `espalier plan`, `status` and `report` only read; or use "
+    "--store with a folder that you can write to";
+
+/* Advice where permission, not space or a name, is what is missing. */
+static enum espl_status advise_writable(struct espl_error *err, enum espl_status status)
+{
+    if (err != NULL && (err->sys_errno == EACCES || err->sys_errno == EROFS)) {
+        (void)espl_hint(err, "%s", espl_store_write_hint);
+    }
+    return status;
+}
+
 enum espl_status espl_store_open(const char *root, struct espl_store *store, struct espl_error *err)
 {
     char path[ESPL_PATH_MAX];
     char absolute[PATH_MAX];
     enum espl_status status = check_root(root, err);
     if (status == ESPL_OK) {
-        status = espl_fs_make_dirs(root, err);
+        status = advise_writable(err, espl_fs_make_dirs(root, err));
     }
     if (status != ESPL_OK) {
         return status;
@@ -127,7 +140,7 @@ enum espl_status espl_store_open(const char *root, struct espl_store *store, str
     }
     if (access(absolute, W_OK | X_OK) != 0) {
         (void)espl_fail_errno(err, errno, "cannot write to results folder '%s'", root);
-        (void)espl_hint(err, "use --store with a folder that you can write to");
+        (void)espl_hint(err, "%s", espl_store_write_hint);
         return ESPL_E_IO;
     }
     memset(store, 0, sizeof *store);
@@ -135,7 +148,7 @@ enum espl_status espl_store_open(const char *root, struct espl_store *store, str
     for (size_t i = 0; status == ESPL_OK && i < sizeof folders / sizeof folders[0]; i++) {
         status = store_path(store, folders[i], path, err);
         if (status == ESPL_OK) {
-            status = espl_fs_make_dirs(path, err);
+            status = advise_writable(err, espl_fs_make_dirs(path, err));
         }
         if (status == ESPL_OK && strcmp(folders[i], "runs") != 0) {
             clean_tree(path);

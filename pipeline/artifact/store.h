@@ -17,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Advice for a results folder that cannot be written. */
+extern const char espl_store_write_hint[];
+
 struct espl_store {
     char root[ESPL_PATH_MAX]; /* absolute */
     bool readonly;            /* nothing is created or remembered */

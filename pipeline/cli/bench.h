@@ -18,9 +18,13 @@ struct espl_bench {
 /** The table; ends with .name == NULL. */
 extern const struct espl_bench espl_benches[];
 
+enum espl_status espl_bench_formats(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_forward(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_kernels(struct espl_cli *cli, struct espl_error *err);
+enum espl_status espl_bench_quantize(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_reorder(struct espl_cli *cli, struct espl_error *err);
+enum espl_status espl_bench_search(struct espl_cli *cli, struct espl_error *err);
+enum espl_status espl_bench_spmm(struct espl_cli *cli, struct espl_error *err);
 
 /** Value of a count option, 1 to highest, or fallback. Errors: USAGE. */
 enum espl_status espl_bench_count(const struct espl_cli *cli, const char *option, uint64_t fallback,

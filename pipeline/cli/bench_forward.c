@@ -1,6 +1,7 @@
 /* espalier bench forward: how much of the machine's product rate an evaluation reaches, and where
  * its time goes. */
 #include "cli/bench.h"
+#include "cli/bench_images.h"
 #include "cli/bench_model.h"
 #include "cli/print.h"
 #include "cli/target.h"
@@ -13,6 +14,9 @@
 
 /* Order and repeats of the yardstick product: large enough that OpenBLAS is at its best. */
 enum { YARDSTICK_ORDER = 2048, YARDSTICK_REPEATS = 4, PASSES = 3 };
+
+/* Pictures for an image model: enough for a second on two cores. */
+enum { IMAGES = 256 };
 
 /* What one model gave. */
 struct measured {
@@ -56,17 +60,19 @@ static enum espl_status measure(struct espl_cli *cli, struct espl_model *model,
                                 struct measured *out, struct espl_error *err)
 {
     const struct espl_model_config *config = espl_model_get_config(model);
+    const bool vision = espl_model_config_is_vision(config);
     struct espl_perplexity result;
-    int32_t *ids = random_ids(windows * length, config->vocab);
+    int32_t *ids = vision ? NULL : random_ids(windows * length, config->vocab);
     memset(out, 0, sizeof *out);
-    if (ids == NULL) {
+    if (ids == NULL && !vision) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the ids of %llu windows",
                          (unsigned long long)windows);
     }
     enum espl_status status = yardstick(backend, &out->sgemm_flops, err);
     for (unsigned pass = 0; status == ESPL_OK && pass < PASSES; pass++) {
-        status = espl_perplexity_measure(model, NULL, backend, ids, windows, (size_t)length,
-                                         keep_going, cli, &result, err);
+        status = vision ? espl_bench_images(cli, model, backend, IMAGES, &result, err)
+                        : espl_perplexity_measure(model, NULL, backend, ids, windows,
+                                                  (size_t)length, keep_going, cli, &result, err);
         if (status == ESPL_OK && result.flop / result.seconds > out->flops) {
             out->flops = result.flop / result.seconds;
             out->result = result;

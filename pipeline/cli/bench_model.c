@@ -32,6 +32,9 @@ const struct espl_bench_shape espl_bench_shapes[] = {
     {NULL, {0}},
 };
 
+/* What artifacts that are made from the model refer to. */
+static const char bench_key[] = "0000000000000000000000000000000000000000000000000000000000000000";
+
 /* Spread of the weights: small, so that no activation runs away. */
 static const float weight_spread = 0.02F;
 
@@ -74,6 +77,9 @@ static enum espl_status write_model(const struct espl_model_config *config, cons
     }
     if (status == ESPL_OK) {
         status = espl_artifact_set_description(artifact, text, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_artifact_set_attribute(artifact, "key", bench_key, err);
     }
     for (size_t i = 0; status == ESPL_OK && i < count; i++) {
         status = write_tensor(artifact, &specs[i], i, err);

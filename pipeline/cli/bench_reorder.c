@@ -18,8 +18,8 @@ enum {
     TILES = ROWS / ESPL_IEBME_TILE_ROWS * COLS / ESPL_IEBME_TILE_COLS
 };
 enum { MOST_PASSES = 200, LEAST_PASSES = 3, SPLIT_PASSES = 5 };
-static const double seconds_per_row = 0.4;
-static const double seconds_for_oracle = 0.2;
+static const double seconds_per_row = 0.2;
+static const double seconds_for_oracle = 0.1;
 
 /* The paper's own figure for OPT-13B [UnionSparse, section V.B]. */
 static const double paper_hours = 4.07;

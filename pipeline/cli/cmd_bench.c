@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/print.h"
+#include "cli/roofline_device.h"
 #include "core/suggest.h"
 
 #include <string.h>
@@ -14,17 +15,82 @@ static const struct espl_option bench_options[] = {
     {.name = "threads",
      .argument = "N",
      .help = "threads to use (default: all that OpenMP offers)"},
-    {.name = "windows", .argument = "N", .help = "forward: windows to evaluate (default 16)"},
-    {.name = "length", .argument = "TOKENS", .help = "forward: tokens of a window (default 512)"},
+    {.name = "windows", .argument = "N", .help = "forward, quantize: windows (default 16, 128)"},
+    {.name = "length",
+     .argument = "TOKENS",
+     .help = "forward, quantize: tokens of a window (default 512)"},
     {.name = "op", .argument = "NAME", .help = "kernels: only this op"},
-    {.name = "all", .help = "kernels: also the small cases that tests use"},
+    {.name = "all", .help = "kernels: also the small cases; spmm: also eager, warm and overlapped"},
+    {.name = "shape",
+     .argument = "ROWSxCOLS",
+     .help = "formats, spmm: size of the random matrix (default 4096x4096; layers of five models)",
+     .repeatable = true},
+    {.name = "sparsity",
+     .argument = "SHARE",
+     .help = "formats, spmm: share of weights that are 0 (default 0.3, 0.4 to 0.7)",
+     .repeatable = true},
+    {.name = "bits",
+     .argument = "2|4|8",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "formats: bits of a code (default 4)"},
+    {.name = "tokens",
+     .argument = "N",
+     .help = "formats, spmm: activation columns (default 8; 1, 2, 4, 8, 16, 32)",
+     .repeatable = true},
+    {.name = "form",
+     .argument = "dense|int3|int2|1x1|1x2|2x1|2x2",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "spmm: form of the weights (default dense, 1x1, 1x2)",
+     .repeatable = true},
+    {.name = "repeats", .argument = "N", .help = "spmm: repeats of a timing (default 11)"},
+    {.name = "baseline",
+     .argument = "cublaslt-int8|cublas-fp16|cusparse-csr|none",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "spmm: only this baseline (default all three)",
+     .repeatable = true},
+    {.name = "peer",
+     .argument = "FILE.so",
+     .complete = ESPL_COMPLETE_FILE,
+     .help = "spmm: one more baseline (kernels/bench/spmm_peer.h)"},
+    {.name = "device",
+     .argument = ESPL_ROOFLINE_DEVICES,
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "formats: whose bandwidth predicts the time (default orin-agx)"},
+    {.name = "bandwidth", .argument = "GB/S", .help = "formats: this bandwidth instead"},
+    {.name = "svg",
+     .argument = "FOLDER",
+     .complete = ESPL_COMPLETE_FILE,
+     .help = "formats: write plots there, each with its figures as CSV"},
+    {.name = "speedup",
+     .argument = "FACTOR",
+     .help = "search: target (default 1.5, 2.0 and 2.5)",
+     .repeatable = true},
+    {.name = "seeds", .argument = "N", .help = "search: searches of each kind (default 5)"},
+    {.name = "evaluations", .argument = "N", .help = "search: scores of each (default 48)"},
+    {.name = "pictures", .argument = "N", .help = "search: pictures of a score (default 32)"},
+    {.name = "holdout", .argument = "N", .help = "search: held-out pictures (default 500)"},
+    {.name = "overshoot",
+     .argument = "LAYERS",
+     .help = "search: most layers that an overshoot densifies (default 1)"},
+    {.name = "refine",
+     .argument = "lazy|literal|latency_only",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "search: refinement of overshoot-repair-refine (default latency_only)"},
     {0}};
 
 const struct espl_bench espl_benches[] = {
+    {"formats", "bytes, PMR, intensity and roofline time of every sparse format", "", 0,
+     espl_bench_formats},
     {"forward", "arithmetic rate of a model's evaluation beside that of a large product",
      "[FILE|KEY|JOB:STAGE]", 1, espl_bench_forward},
     {"kernels", "time and rate of every kernel op", "", 0, espl_bench_kernels},
+    {"quantize", "atom-quantize on a model: time, memory, share of BLAS", "[FILE|KEY|JOB:STAGE]", 1,
+     espl_bench_quantize},
     {"reorder", "row reorder: tiles a second on every instruction set", "", 0, espl_bench_reorder},
+    {"search", "strategies of budget-search compared on the artifacts of a job", "[JOB]", 1,
+     espl_bench_search},
+    {"spmm", "products of few tokens on a CUDA device beside other libraries'", "", 0,
+     espl_bench_spmm},
     {NULL, NULL, NULL, 0, NULL},
 };
 
@@ -102,15 +168,15 @@ static enum espl_status run_bench(struct espl_cli *cli, struct espl_error *err)
 
 const struct espl_command espl_command_bench = {
     .name = "bench",
-    .summary = "measure this machine: the forward pass, the kernels",
+    .summary = "measure this machine, and the bytes of sparse formats",
     .positional = "[NAME [ARGUMENT]]",
     .complete = ESPL_COMPLETE_NONE,
     .min_positional = 0,
     .max_positional = 2,
     .options = bench_options,
     .description =
-        "Without NAME: lists the benches. `bench forward` takes a model artifact; without one it "
-        "builds a model\nwith random weights in the shape of the sample model llama-6m. Nothing is "
-        "stored.",
+        "Without NAME: lists the benches. `bench forward` and `bench quantize` take a model "
+        "artifact; without one\nthey build a model with random weights in the shape of a sample "
+        "model. Nothing is stored.",
     .run = run_bench,
 };

@@ -8,12 +8,6 @@
 
 static const struct espl_option options[] = {{0}};
 
-static void log_line(void *user, enum espl_log_level level, const char *line)
-{
-    (void)level; /* the rebuild reports only what it left out */
-    espl_print_warning(user, "%s", line);
-}
-
 static enum espl_status open_for_rebuild(struct espl_cli *cli, const struct espl_store *store,
                                          struct espl_database **db, struct espl_error *err)
 {
@@ -33,7 +27,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
     struct espl_database *db = NULL;
     size_t runs = 0;
     size_t damaged = 0;
-    const struct espl_log log = {.write = log_line, .user = cli, .lowest = ESPL_LOG_WARN};
+    const struct espl_log log = espl_print_log(cli);
     if (strcmp(cli->args->positional[0], "rebuild") != 0) {
         (void)espl_fail(err, ESPL_E_USAGE, "unknown action '%s'", cli->args->positional[0]);
         return espl_hint(err, "the form is: espalier database rebuild");

@@ -1,4 +1,5 @@
 /* espalier gc: what in the results folder can go; deletes only with --delete. */
+#include "cli/gc_cache.h"
 #include "cli/gc_scan.h"
 #include "cli/print.h"
 #include "core/units.h"
@@ -9,6 +10,8 @@
 
 static const struct espl_option options[] = {
     {.name = "delete", .help = "delete what is listed"},
+    {.name = "cache",
+     .help = "also what no set names in the folder of fetched files, and broken-off downloads"},
     {.name = "keep-runs", .argument = "N", .help = "results of the newest N runs stay, default 10"},
     {0},
 };
@@ -140,12 +143,16 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
     size_t deleted = 0;
     uint64_t freed = 0;
     const bool deleting = espl_args_has(cli->args, "delete");
+    const struct espl_log log = espl_print_log(cli);
     enum espl_status status = read_keep_runs(cli, &keep_runs, err);
     if (status == ESPL_OK) {
         status = espl_store_open_readonly(cli->store_dir, &store, err);
     }
     if (status == ESPL_OK) {
-        status = espl_gc_scan(&store, keep_runs, &list, err);
+        status = espl_gc_scan(&store, keep_runs, &log, &list, err);
+    }
+    if (status == ESPL_OK && espl_args_has(cli->args, "cache")) {
+        status = espl_gc_cache_scan(&list, err);
     }
     if (status != ESPL_OK) {
         return status;

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/inspect_header.h"
 #include "cli/inspect_layers.h"
+#include "cli/inspect_traffic.h"
 #include "cli/print.h"
 #include "cli/target.h"
 #include "cli/tensor_values.h"
@@ -21,6 +22,20 @@ static const struct espl_option inspect_options[] = {
     {.name = "tensor", .argument = "PATH", .help = "one dataset: shape, type and its first values"},
     {.name = "stats", .help = "read the values: least, greatest, mean, how many are not zero"},
     {.name = "verify", .help = "read every dataset again and compare with its hash"},
+    {.name = "traffic",
+     .help = "models: bytes a weight, PMR, intensity and predicted time, as stored and as other "
+             "formats"},
+    {.name = "device",
+     .argument = ESPL_ROOFLINE_DEVICES,
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "traffic: whose bandwidth predicts the time (default orin-agx)"},
+    {.name = "bandwidth", .argument = "GB/S", .help = "traffic: this bandwidth instead"},
+    {.name = "tokens", .argument = "N", .help = "traffic: activation columns (default 1)"},
+    {.name = "bits",
+     .argument = "2|4|8",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "traffic: bits of a code where the weights are floats (default 4)"},
+    {.name = "threads", .argument = "N", .help = "traffic: threads that measure --device=cpu"},
     {0},
 };
 
@@ -32,6 +47,8 @@ struct inspection {
     const char *tensor;
     bool is_model;
     struct espl_inspect_layers layers;
+    bool show_traffic;
+    struct espl_inspect_traffic traffic;
 };
 
 /* ---- one dataset ---- */
@@ -91,11 +108,6 @@ static enum espl_status print_tensor(const struct inspection *inspection, struct
     return status;
 }
 
-static json_t *finite_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *tensor_json(struct inspection *inspection, const struct espl_tensor_info *info,
                            struct espl_error *err)
 {
@@ -117,8 +129,9 @@ static json_t *tensor_json(struct inspection *inspection, const struct espl_tens
             item, "stats",
             json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "count", (json_int_t)stats.count,
                       "nonzero", (json_int_t)stats.nonzero, "nan", (json_int_t)stats.nan,
-                      "infinite", (json_int_t)stats.infinite, "min", finite_json(stats.min), "max",
-                      finite_json(stats.max), "mean", finite_json(stats.mean)));
+                      "infinite", (json_int_t)stats.infinite, "min",
+                      espl_print_json_number(stats.min), "max", espl_print_json_number(stats.max),
+                      "mean", espl_print_json_number(stats.mean)));
     }
     return item;
 }
@@ -182,6 +195,17 @@ static enum espl_status load_layers(struct inspection *inspection, struct espl_e
     return status;
 }
 
+static enum espl_status load_traffic(struct inspection *inspection, struct espl_error *err)
+{
+    if (!inspection->is_model) {
+        espl_fail(err, ESPL_E_USAGE, "--traffic needs a model, got kind '%s'",
+                  espl_artifact_kind(inspection->artifact));
+        return espl_hint(err, "it counts the linears of a whole model, so not with --tensor");
+    }
+    return espl_inspect_traffic_load(inspection->cli, inspection->layers.model,
+                                     &inspection->traffic, err);
+}
+
 static enum espl_status print_artifact(struct inspection *inspection, struct espl_error *err)
 {
     const struct espl_cli *cli = inspection->cli;
@@ -199,6 +223,9 @@ static enum espl_status print_artifact(struct inspection *inspection, struct esp
     fputs("\n", cli->out);
     if (inspection->is_model) {
         status = espl_inspect_layers_print(cli, &inspection->layers, inspection->all, err);
+    }
+    if (status == ESPL_OK && inspection->show_traffic) {
+        status = espl_inspect_traffic_print(cli, &inspection->traffic, inspection->all, err);
     }
     if (status == ESPL_OK && (!inspection->is_model || inspection->all)) {
         status = print_tensors(inspection, err);
@@ -282,6 +309,9 @@ static enum espl_status print_json(struct inspection *inspection, struct espl_er
     if (inspection->is_model) {
         (void)json_object_set_new(root, "layers", espl_inspect_layers_json(&inspection->layers));
     }
+    if (inspection->show_traffic) {
+        (void)json_object_set_new(root, "traffic", espl_inspect_traffic_json(&inspection->traffic));
+    }
     return espl_print_json_take(inspection->cli, root, err);
 }
 
@@ -299,6 +329,9 @@ static enum espl_status inspect(struct inspection *inspection, struct espl_error
         espl_kind_accepts(ESPL_MODEL_KINDS, espl_artifact_kind(inspection->artifact));
     if (status == ESPL_OK && inspection->is_model) {
         status = load_layers(inspection, err);
+    }
+    if (status == ESPL_OK && inspection->show_traffic) {
+        status = load_traffic(inspection, err);
     }
     if (status != ESPL_OK) {
         return status;
@@ -321,6 +354,7 @@ static enum espl_status run_inspect(struct espl_cli *cli, struct espl_error *err
                                     .all = espl_args_has(cli->args, "all"),
                                     .stats = espl_args_has(cli->args, "stats"),
                                     .verify = espl_args_has(cli->args, "verify"),
+                                    .show_traffic = espl_args_has(cli->args, "traffic"),
                                     .tensor = espl_args_value(cli->args, "tensor", NULL)};
     struct espl_store store;
     struct espl_target target;
@@ -338,6 +372,7 @@ static enum espl_status run_inspect(struct espl_cli *cli, struct espl_error *err
     if (status == ESPL_OK) {
         status = inspect(&inspection, err);
     }
+    espl_inspect_traffic_free(&inspection.traffic);
     espl_inspect_layers_free(&inspection.layers);
     espl_artifact_close(inspection.artifact);
     return status;

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/job_setup.h"
 #include "cli/print.h"
+#include "cli/roofline_device.h"
 #include "core/fs.h"
 #include "report/report.h"
 
@@ -19,6 +20,12 @@ static const struct espl_option report_options[] = {
      .argument = "FILE",
      .complete = ESPL_COMPLETE_FILE,
      .help = "write here; - = standard output"},
+    {.name = "device",
+     .argument = ESPL_ROOFLINE_DEVICES,
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "html: whose bandwidth predicts times from bytes (default orin-agx)"},
+    {.name = "bandwidth", .argument = "GB/S", .help = "html: this bandwidth instead"},
+    {.name = "threads", .argument = "N", .help = "html: threads that measure --device=cpu"},
     {0},
 };
 
@@ -56,7 +63,7 @@ static enum espl_status deliver(const struct espl_cli *cli, const struct espl_bu
     return status;
 }
 
-static enum espl_status find_runs(const struct espl_cli *cli, const struct espl_store *store,
+static enum espl_status find_runs(struct espl_cli *cli, const struct espl_store *store,
                                   char (**ids)[ESPL_RUN_ID_MAX], size_t *count,
                                   struct espl_error *err)
 {
@@ -68,7 +75,7 @@ static enum espl_status find_runs(const struct espl_cli *cli, const struct espl_
     }
     for (size_t i = 0; i < *count; ++i) {
         const char *text = args->positional_count == 0 ? NULL : args->positional[i];
-        const enum espl_status status = espl_cli_find_run(store, text, (*ids)[i], err);
+        const enum espl_status status = espl_cli_find_run(cli, store, text, (*ids)[i], err);
         if (status != ESPL_OK) {
             return status;
         }
@@ -81,7 +88,7 @@ static enum espl_status run_report(struct espl_cli *cli, struct espl_error *err)
     struct espl_store store;
     struct espl_buf text;
     char(*ids)[ESPL_RUN_ID_MAX] = NULL;
-    const char *names[ESPL_REPORT_MAX_RUNS];
+    const char *names[ESPL_REPORT_MAX_RUNS] = {NULL};
     size_t count = 0;
     char path[ESPL_PATH_MAX];
     enum espl_report_format format = ESPL_REPORT_HTML;
@@ -99,7 +106,13 @@ static enum espl_status run_report(struct espl_cli *cli, struct espl_error *err)
     for (size_t i = 0; i < count && i < ESPL_REPORT_MAX_RUNS; ++i) {
         names[i] = ids[i];
     }
-    status = espl_report_render_runs(&store, names, count, format, &text, err);
+    struct espl_roofline_device roofline;
+    status = espl_roofline_device_choose(cli, &roofline, err);
+    if (status != ESPL_OK) {
+        goto cleanup;
+    }
+    const struct espl_report_device device = {roofline.name, roofline.source, roofline.bandwidth};
+    status = espl_report_render_runs(&store, names, count, format, &device, &text, err);
     if (status != ESPL_OK) {
         goto cleanup;
     }

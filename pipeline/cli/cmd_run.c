@@ -4,12 +4,14 @@
 #include "cli/plan_table.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "cli/roofline_device.h"
 #include "engine/database.h"
 #include "engine/events.h"
 #include "engine/exec.h"
 #include "report/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct espl_option options[] = {
@@ -23,7 +25,20 @@ static const struct espl_option options[] = {
 struct listener {
     const struct espl_cli *cli;
     struct espl_progress progress;
+    struct espl_error *failures; /* of stages, in order */
+    size_t failure_count;
 };
+
+/* Without memory for it a failure is told by its line alone. */
+static void keep_failure(struct listener *listener, const struct espl_error *failure)
+{
+    struct espl_error *grown =
+        realloc(listener->failures, (listener->failure_count + 1) * sizeof *grown);
+    if (grown != NULL) {
+        listener->failures = grown;
+        grown[listener->failure_count++] = *failure;
+    }
+}
 
 static void on_event(void *user, const struct espl_event *event)
 {
@@ -35,6 +50,10 @@ static void on_event(void *user, const struct espl_event *event)
         }
         /* A reader that went away must not stop the run. */
         (void)espl_print_json_line_take(listener->cli, object, NULL);
+    }
+    if (event->type == ESPL_EVENT_STAGE_FAILED && event->error != NULL &&
+        event->error->code != ESPL_E_CANCELLED && event->error->code != ESPL_E_TERMINATED) {
+        keep_failure(listener, event->error);
     }
     espl_progress_event(&listener->progress, event);
 }
@@ -67,8 +86,11 @@ static enum espl_status write_report(const struct espl_store *store, const char 
     char path[ESPL_PATH_MAX];
     char rest[512];
     struct espl_buf html;
+    struct espl_roofline_device roofline;
+    espl_roofline_device_usual(&roofline);
+    const struct espl_report_device device = {roofline.name, roofline.source, roofline.bandwidth};
     espl_buf_init(&html, ESPL_REPORT_MAX_BYTES);
-    enum espl_status status = espl_report_render(store, run_id, &html, err);
+    enum espl_status status = espl_report_render(store, run_id, &device, &html, err);
     if (status == ESPL_OK) {
         status = espl_run_path(store, run_id, "report.html", path, err);
     }
@@ -92,6 +114,21 @@ static enum espl_status write_report(const struct espl_store *store, const char 
     }
     espl_buf_free(&html);
     return status;
+}
+
+/* Every failed stage, and the error that decided the end when it is another one. Before the folder,
+ * which is the last line. */
+static void print_failures(const struct espl_cli *cli, const struct espl_job *job,
+                           const struct listener *listener, const struct espl_error *err)
+{
+    bool told = false;
+    for (size_t i = 0; i < listener->failure_count; i++) {
+        espl_print_job_error(cli, job, &listener->failures[i]);
+        told = told || strcmp(listener->failures[i].message, err->message) == 0;
+    }
+    if (!told) {
+        espl_print_job_error(cli, job, err);
+    }
 }
 
 /* The folder as the user named the store, so that it can be pasted. */
@@ -150,6 +187,7 @@ static enum espl_status execute(struct espl_cli *cli, const struct espl_job_setu
     espl_progress_clear(&listener.progress);
     json_decref(environment);
     if (result.run_id[0] == '\0' || !espl_fs_is_dir(result.run_dir)) {
+        free(listener.failures);
         return status; /* it did not begin */
     }
     ingest(cli, &setup->store, result.run_id);
@@ -160,9 +198,10 @@ static enum espl_status execute(struct espl_cli *cli, const struct espl_job_setu
     if (status == ESPL_E_EXPECT) {
         err->message[0] = '\0'; /* each failed expectation was told when it was found */
     } else if (status != ESPL_OK) {
-        espl_print_job_error(cli, setup->job, err); /* before the folder, which is the last line */
+        print_failures(cli, setup->job, &listener, err);
         err->message[0] = '\0';
     }
+    free(listener.failures);
     const enum espl_status printed = print_result(cli, &result, status, &problem);
     if (status == ESPL_OK && printed != ESPL_OK) {
         *err = problem;

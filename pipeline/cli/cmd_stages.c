@@ -25,11 +25,21 @@ static void join_ports(const struct espl_port *ports, char *out, size_t out_size
     }
 }
 
+static void join_kinds(const struct espl_port *ports, char *out, size_t out_size)
+{
+    size_t len = 0;
+    out[0] = '\0';
+    for (const struct espl_port *port = ports; port->name != NULL && len < out_size; ++port) {
+        const int n = snprintf(out + len, out_size - len, "%s%s", len > 0 ? ", " : "", port->kind);
+        len += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* What a stage does, and below it what goes in and comes out: three columns of ports and kinds
+ * would leave the text no room on 80 columns. */
 static enum espl_status print_list(const struct espl_cli *cli, struct espl_error *err)
 {
     static const struct espl_column columns[] = {{.title = "stage"},
-                                                 {.title = "inputs"},
-                                                 {.title = "makes"},
                                                  {.title = "what it does", .gives_way = true}};
     struct espl_table *table = NULL;
     enum espl_status status =
@@ -40,16 +50,18 @@ static enum espl_status print_list(const struct espl_cli *cli, struct espl_error
     for (size_t i = 0; espl_stages[i] != NULL; ++i) {
         const struct espl_stage *stage = espl_stages[i];
         char inputs[160];
+        char outputs[160];
         join_ports(stage->inputs, inputs, sizeof inputs);
+        join_kinds(stage->outputs, outputs, sizeof outputs);
         espl_table_cell(table, ESPL_STYLE_BOLD, "%s", stage->name);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", inputs);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", stage->outputs[0].kind);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", stage->summary);
+        espl_table_line(table, "  %s -> %s", inputs, outputs);
     }
     status = espl_table_print(table, cli->out, 0, cli->colour_out, err);
     espl_table_destroy(table);
     if (status == ESPL_OK) {
-        fputs("\n[input] is optional. `espalier stages NAME` lists the parameters of a stage.\n",
+        fputs("\nInputs -> what comes out; an [input] is optional.\n"
+              "`espalier stages NAME` lists the parameters of a stage.\n",
               cli->out);
     }
     return status;
@@ -72,7 +84,8 @@ static json_t *params_json(const struct espl_param *params)
     static const char *const types[] = {
         [ESPL_PARAM_BOOL] = "bool",         [ESPL_PARAM_INT] = "int",   [ESPL_PARAM_REAL] = "real",
         [ESPL_PARAM_STRING] = "string",     [ESPL_PARAM_ENUM] = "enum", [ESPL_PARAM_PATH] = "path",
-        [ESPL_PARAM_DURATION] = "duration", [ESPL_PARAM_SIZE] = "size", [ESPL_PARAM_NM] = "nm"};
+        [ESPL_PARAM_DURATION] = "duration", [ESPL_PARAM_SIZE] = "size", [ESPL_PARAM_NM] = "nm",
+        [ESPL_PARAM_GRID] = "grid"};
     json_t *list = json_array();
     for (const struct espl_param *param = params; param->name != NULL; ++param) {
         const bool limited = param->min < param->max;

@@ -251,7 +251,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
     const char *name = cli->args->positional_count > 0 ? cli->args->positional[0] : NULL;
     enum espl_status status = espl_store_open_readonly(cli->store_dir, &store, err);
     if (status == ESPL_OK) {
-        status = espl_cli_find_run(&store, name, run_id, err);
+        status = espl_cli_find_run(cli, &store, name, run_id, err);
     }
     if (status == ESPL_OK) {
         status = espl_run_load(&store, run_id, &record, err);

@@ -17,6 +17,8 @@ static const struct espl_option synth_options[] = {
     {.name = "size",
      .argument = "BYTES",
      .help = "as many layers as fit in about this: 4GB, 512MiB"},
+    {.name = "sparse",
+     .help = "leave the weights out: files of the right size that read as zeros and take no room"},
     {.name = "dtype",
      .argument = "f16|bf16|f32",
      .complete = ESPL_COMPLETE_CHOICE,
@@ -66,6 +68,7 @@ static enum espl_status read_options(const struct espl_cli *cli, struct espl_syn
 {
     out->folder = cli->args->positional_count > 0 ? cli->args->positional[0] : NULL;
     out->shape = espl_args_value(cli->args, "shape", "llama");
+    out->sparse = espl_args_has(cli->args, "sparse");
     /* The option parser has checked the choice. */
     (void)espl_dtype_parse(espl_args_value(cli->args, "dtype", "bf16"), &out->dtype);
     const struct {
@@ -85,6 +88,25 @@ static enum espl_status read_options(const struct espl_cli *cli, struct espl_syn
     return status == ESPL_OK ? read_size(cli, "shard-size", &out->shard_size, err) : status;
 }
 
+/* One row. Of image models "vocabulary" is the number of classes. */
+static enum espl_status add_shape(struct espl_table *table,
+                                  const struct espl_synth_options *options, struct espl_error *err)
+{
+    struct espl_model_config config;
+    const enum espl_status status = espl_synth_config(options, &config, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", options->shape);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", config.architecture);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, config.layers);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, config.hidden);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, config.heads);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, config.vocab);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%.4g M", (double)espl_arch_parameters(&config) / 1e6);
+    return ESPL_OK;
+}
+
 static enum espl_status print_shapes(const struct espl_cli *cli, struct espl_error *err)
 {
     static const struct espl_column columns[] = {{.title = "shape"},
@@ -99,19 +121,12 @@ static enum espl_status print_shapes(const struct espl_cli *cli, struct espl_err
     for (const struct espl_synth_shape *shape = espl_synth_shapes;
          status == ESPL_OK && shape->name != NULL; ++shape) {
         const struct espl_synth_options options = {.shape = shape->name, .dtype = ESPL_DTYPE_BF16};
-        struct espl_model_config config;
-        status = espl_synth_config(&options, &config, err);
-        if (status != ESPL_OK) {
-            break;
-        }
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", shape->name);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", shape->architecture);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, shape->layers);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, shape->hidden);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, shape->heads);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64, shape->vocab);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%.4g M",
-                        (double)espl_arch_parameters(&config) / 1e6);
+        status = add_shape(table, &options, err);
+    }
+    for (const struct espl_synth_image_shape *shape = espl_synth_image_shapes;
+         status == ESPL_OK && shape->name != NULL; ++shape) {
+        const struct espl_synth_options options = {.shape = shape->name, .dtype = ESPL_DTYPE_BF16};
+        status = add_shape(table, &options, err);
     }
     if (status == ESPL_OK) {
         status = espl_table_print(table, cli->out, 0, cli->colour_out, err);
@@ -165,7 +180,7 @@ static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
                                               "bytes", (json_int_t)bytes),
                                     err);
     }
-    espl_print_talk(cli, "%s of random weights", size);
+    espl_print_talk(cli, options.sparse ? "%s of weights left out" : "%s of random weights", size);
     fprintf(cli->out, "%s\n", options.folder);
     return ESPL_OK;
 }

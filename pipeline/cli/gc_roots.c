@@ -11,6 +11,7 @@
 /* Keys found but not yet followed: an array used as a stack. */
 struct roots {
     const struct espl_store *store;
+    const struct espl_log *log;
     json_t *keys;
     json_t *pending;
 };
@@ -99,6 +100,30 @@ static enum espl_status add_stages(struct roots *roots, const json_t *record,
     return status;
 }
 
+/* A run whose record is damaged: its plan names the same keys. */
+static enum espl_status add_plan(struct roots *roots, const char *run_id, const char *problem,
+                                 struct espl_error *err)
+{
+    char path[ESPL_PATH_MAX];
+    char *text = NULL;
+    size_t len = 0;
+    enum espl_status status = espl_run_path(roots->store, run_id, "plan.json", path, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    json_t *plan = espl_fs_read_file(path, ESPL_RUN_RECORD_MAX_BYTES, &text, &len, NULL) == ESPL_OK
+                       ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
+    free(text);
+    espl_log(roots->log, ESPL_LOG_WARN, "the record of run '%s' cannot be used: %s; %s", run_id,
+             problem,
+             plan != NULL ? "the results that its plan names are kept"
+                          : "results that only this run refers to can go");
+    status = add_stages(roots, plan, err);
+    json_decref(plan);
+    return status;
+}
+
 /* A run that goes on keeps its results whatever its age. */
 static enum espl_status add_runs(struct roots *roots, size_t keep_runs, struct espl_error *err)
 {
@@ -107,17 +132,14 @@ static enum espl_status add_runs(struct roots *roots, size_t keep_runs, struct e
     for (size_t i = 0; i < list.count && status == ESPL_OK; i++) {
         struct espl_error problem;
         json_t *record = NULL;
-        status = espl_run_load(roots->store, list.ids[i], &record, &problem);
-        if (status == ESPL_E_NOTFOUND) { /* a run that just begins or died while it began */
-            status = ESPL_OK;
+        const enum espl_status loaded = espl_run_load(roots->store, list.ids[i], &record, &problem);
+        if (loaded == ESPL_E_NOTFOUND) { /* a run that just begins or died while it began */
             continue;
         }
-        if (status != ESPL_OK) { /* unknown references: deleting would be a gamble */
-            *err = problem;
-            (void)espl_hint(err, "nothing was deleted; remove the damaged run folder first");
-            break;
-        }
-        if (i < keep_runs || strcmp(espl_run_status(record), "running") == 0) {
+        if (loaded != ESPL_OK && i < keep_runs) {
+            status = add_plan(roots, list.ids[i], problem.message, err);
+        } else if (loaded == ESPL_OK &&
+                   (i < keep_runs || strcmp(espl_run_status(record), "running") == 0)) {
             status = add_stages(roots, record, err);
         }
         json_decref(record);
@@ -200,9 +222,10 @@ static enum espl_status follow_key(struct roots *roots, const char *key, struct 
 }
 
 enum espl_status espl_gc_collect_keys(const struct espl_store *store, size_t keep_runs,
-                                      json_t *keys, struct espl_error *err)
+                                      const struct espl_log *log, json_t *keys,
+                                      struct espl_error *err)
 {
-    struct roots roots = {.store = store, .keys = keys, .pending = json_array()};
+    struct roots roots = {.store = store, .log = log, .keys = keys, .pending = json_array()};
     if (roots.pending == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for the keys in use");
     }

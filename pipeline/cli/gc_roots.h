@@ -4,14 +4,16 @@
 
 #include "artifact/store.h"
 #include "core/error.h"
+#include "core/log.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Adds every key that is in use to `keys` (an object used as a set). */
+/** Adds every key that is in use to `keys` (an object used as a set). log: as espl_gc_scan(). */
 enum espl_status espl_gc_collect_keys(const struct espl_store *store, size_t keep_runs,
-                                      json_t *keys, struct espl_error *err);
+                                      const struct espl_log *log, json_t *keys,
+                                      struct espl_error *err);
 /** The key a name in store/ or partial/ starts with. */
 bool espl_gc_key_of(const char *name, char key[ESPL_SHA256_HEX]);
 

@@ -1,5 +1,6 @@
 #include "cli/gc_scan.h"
 
+#include "cli/gc_cache.h"
 #include "cli/gc_roots.h"
 #include "core/lock.h"
 #include "engine/run_record.h"
@@ -18,14 +19,15 @@ struct scan {
     const struct espl_store *store;
     const json_t *keys;
     struct espl_gc_list *list;
-    size_t capacity;
 };
 
 const char *espl_gc_type_name(enum espl_gc_type type)
 {
     static const char *const names[] = {
-        [ESPL_GC_ARTIFACT] = "artifact", [ESPL_GC_SIDE] = "side file", [ESPL_GC_UNITS] = "units",
-        [ESPL_GC_PRIVATE] = "temporary", [ESPL_GC_LOCK] = "lock",
+        [ESPL_GC_ARTIFACT] = "artifact", [ESPL_GC_SIDE] = "side file",
+        [ESPL_GC_UNITS] = "units",       [ESPL_GC_PRIVATE] = "temporary",
+        [ESPL_GC_LOCK] = "lock",         [ESPL_GC_BLOB] = "fetched file",
+        [ESPL_GC_SET] = "old set",       [ESPL_GC_DOWNLOAD] = "download",
     };
     return names[type];
 }
@@ -37,19 +39,19 @@ static bool has_ending(const char *name, const char *ending)
     return len >= ending_len && strcmp(name + len - ending_len, ending) == 0;
 }
 
-static struct espl_gc_item *add_item(struct scan *scan, enum espl_gc_type type, const char *path,
-                                     struct espl_error *err)
+struct espl_gc_item *espl_gc_list_add(struct espl_gc_list *list, enum espl_gc_type type,
+                                      const char *path, struct espl_error *err)
 {
-    struct espl_gc_list *list = scan->list;
-    if (list->count == scan->capacity) {
-        const size_t capacity = scan->capacity > 0 ? scan->capacity * 2 : 16;
+    /* Full at every power of two from the first size on. */
+    enum { FIRST = 16 };
+    if (list->count == 0 || (list->count >= FIRST && (list->count & (list->count - 1)) == 0)) {
+        const size_t capacity = list->count > 0 ? list->count * 2 : FIRST;
         struct espl_gc_item *grown = realloc(list->items, capacity * sizeof *grown);
         if (grown == NULL) {
             (void)espl_fail(err, ESPL_E_NOMEM, "no memory for the list of what can go");
             return NULL;
         }
         list->items = grown;
-        scan->capacity = capacity;
     }
     struct espl_gc_item *item = &list->items[list->count++];
     memset(item, 0, sizeof *item);
@@ -58,8 +60,7 @@ static struct espl_gc_item *add_item(struct scan *scan, enum espl_gc_type type, 
     return item;
 }
 
-/* Bytes of a file, or of the files in a folder (units are not nested). */
-static uint64_t bytes_of(const char *path)
+uint64_t espl_gc_bytes_of(const char *path)
 {
     struct stat info;
     char **names = NULL;
@@ -150,15 +151,15 @@ static enum espl_status scan_store_file(struct scan *scan, const char *dir, cons
     if (!classify_store_file(scan, path, name, key, &type)) {
         if (key[0] != '\0' && has_ending(name, ".h5")) {
             scan->list->kept_artifacts++;
-            scan->list->kept_bytes += bytes_of(path);
+            scan->list->kept_bytes += espl_gc_bytes_of(path);
         }
         return ESPL_OK;
     }
-    struct espl_gc_item *item = add_item(scan, type, path, err);
+    struct espl_gc_item *item = espl_gc_list_add(scan->list, type, path, err);
     if (item == NULL) {
         return ESPL_E_NOMEM;
     }
-    item->bytes = bytes_of(path);
+    item->bytes = espl_gc_bytes_of(path);
     if (type != ESPL_GC_PRIVATE) {
         memcpy(item->key, key, sizeof key);
     }
@@ -188,20 +189,20 @@ static enum espl_status scan_partial_file(struct scan *scan, const char *dir, co
     }
     const bool has_key = espl_gc_key_of(name, key);
     if (espl_fs_is_abandoned(name)) {
-        item = add_item(scan, ESPL_GC_PRIVATE, path, err);
+        item = espl_gc_list_add(scan->list, ESPL_GC_PRIVATE, path, err);
     } else if (has_key && has_ending(name, ".units") && units_are_stale(scan, key)) {
-        item = add_item(scan, ESPL_GC_UNITS, path, err);
+        item = espl_gc_list_add(scan->list, ESPL_GC_UNITS, path, err);
     } else if (has_key && has_ending(name, ".lock") && !espl_lock_is_held(path)) {
-        item = add_item(scan, ESPL_GC_LOCK, path, err);
+        item = espl_gc_list_add(scan->list, ESPL_GC_LOCK, path, err);
     } else if (has_key && has_ending(name, ".lock.guard")) {
-        item = add_item(scan, ESPL_GC_LOCK, path, err);
+        item = espl_gc_list_add(scan->list, ESPL_GC_LOCK, path, err);
     } else {
         return ESPL_OK;
     }
     if (item == NULL) {
         return ESPL_E_NOMEM;
     }
-    item->bytes = bytes_of(path);
+    item->bytes = espl_gc_bytes_of(path);
     if (item->type != ESPL_GC_PRIVATE) {
         memcpy(item->key, key, sizeof key);
     }
@@ -255,7 +256,8 @@ static void drop_locked(struct espl_gc_list *list, const struct espl_store *stor
 }
 
 enum espl_status espl_gc_scan(const struct espl_store *store, size_t keep_runs,
-                              struct espl_gc_list *out, struct espl_error *err)
+                              const struct espl_log *log, struct espl_gc_list *out,
+                              struct espl_error *err)
 {
     char dir[ESPL_PATH_MAX];
     json_t *keys = json_object();
@@ -264,7 +266,7 @@ enum espl_status espl_gc_scan(const struct espl_store *store, size_t keep_runs,
     if (keys == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for the keys in use");
     }
-    enum espl_status status = espl_gc_collect_keys(store, keep_runs, keys, err);
+    enum espl_status status = espl_gc_collect_keys(store, keep_runs, log, keys, err);
     if (status == ESPL_OK) {
         status = espl_fs_join(dir, store->root, "store", err);
     }
@@ -312,6 +314,9 @@ enum espl_status espl_gc_delete(const struct espl_store *store, const struct esp
     bool taken = true;
     enum espl_status status = ESPL_OK;
     *deleted = false;
+    if (item->type >= ESPL_GC_BLOB) {
+        return espl_gc_cache_delete(item, deleted, err);
+    }
     if (item->type == ESPL_GC_LOCK && has_ending(item->path, ".guard")) {
         return espl_lock_remove_guard(item->path, deleted, err);
     }

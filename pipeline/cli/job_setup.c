@@ -124,17 +124,6 @@ static struct espl_database *open_history(const struct espl_cli *cli,
     return db;
 }
 
-/* Asking for the GPU takes a moment, so only jobs whose keys need it do. */
-static bool measures(const struct espl_job *job)
-{
-    for (size_t i = 0; i < job->stage_count; i++) {
-        if ((job->stages[i].stage->flags & ESPL_STAGE_MEASURES) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum espl_status build_plan(const struct espl_cli *cli, struct espl_job_setup *setup,
                                    struct espl_diagnostics *diags, struct espl_error *err)
 {
@@ -147,9 +136,7 @@ static enum espl_status build_plan(const struct espl_cli *cli, struct espl_job_s
     /* Closed again before any stage process is forked: a connection must not be used in two. */
     struct espl_database *history = open_history(cli, &setup->store);
     char fingerprint[2048] = "";
-    if (measures(setup->job)) {
-        espl_cli_device_fingerprint(setup->job->device, fingerprint, sizeof fingerprint);
-    }
+    espl_cli_device_fingerprint(setup->job->device, fingerprint, sizeof fingerprint);
     const struct espl_plan_options options = {
         .from = espl_args_value(cli->args, "from", NULL),
         .until = espl_args_value(cli->args, "until", NULL),
@@ -254,16 +241,18 @@ cleanup:
     return status;
 }
 
-enum espl_status espl_cli_find_run(const struct espl_store *store, const char *text,
-                                   char run_id[ESPL_RUN_ID_MAX], struct espl_error *err)
+enum espl_status espl_cli_find_run(struct espl_cli *cli, const struct espl_store *store,
+                                   const char *text, char run_id[ESPL_RUN_ID_MAX],
+                                   struct espl_error *err)
 {
+    const struct espl_log log = espl_print_log(cli);
     char name[256];
     if (text == NULL) {
-        return espl_run_latest(store, NULL, run_id, err);
+        return espl_run_latest(store, NULL, &log, run_id, err);
     }
     if (!is_job_file(text)) {
-        return espl_run_resolve(store, text, run_id, err);
+        return espl_run_resolve(store, text, &log, run_id, err);
     }
     const enum espl_status status = read_job_name(text, name, sizeof name, err);
-    return status == ESPL_OK ? espl_run_latest(store, name, run_id, err) : status;
+    return status == ESPL_OK ? espl_run_latest(store, name, &log, run_id, err) : status;
 }

@@ -53,8 +53,10 @@ enum espl_status espl_job_setup_load(const struct espl_cli *cli, bool writes,
 void espl_job_setup_free(struct espl_job_setup *setup);
 
 /** The run that `text` names: what espl_run_resolve() takes, or a job file (the newest run of the
- *  job with its name). text: NULL = the newest run of all. */
-enum espl_status espl_cli_find_run(const struct espl_store *store, const char *text,
-                                   char run_id[ESPL_RUN_ID_MAX], struct espl_error *err);
+ *  job with its name). text: NULL = the newest run of all. Damaged records that are passed over on
+ *  the way get a warning each. */
+enum espl_status espl_cli_find_run(struct espl_cli *cli, const struct espl_store *store,
+                                   const char *text, char run_id[ESPL_RUN_ID_MAX],
+                                   struct espl_error *err);
 
 #endif

@@ -205,7 +205,7 @@ static void advise_on_space(const struct espl_cli *cli, const struct espl_store 
     char size[ESPL_UNIT_TEXT];
     uint64_t bytes = 0;
     size_t artifacts = 0;
-    if (espl_gc_scan(store, ESPL_GC_KEEP_RUNS, &list, NULL) != ESPL_OK) {
+    if (espl_gc_scan(store, ESPL_GC_KEEP_RUNS, NULL, &list, NULL) != ESPL_OK) {
         return;
     }
     for (size_t i = 0; i < list.count; i++) {

@@ -3,6 +3,7 @@
 #include "core/units.h"
 #include "engine/source_text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,15 @@ void espl_table_cell(struct espl_table *table, enum espl_style style, const char
     }
 }
 
+void espl_table_number(struct espl_table *table, int decimals, double value)
+{
+    if (isfinite(value)) {
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%.*f", decimals, value);
+    } else {
+        espl_table_cell(table, ESPL_STYLE_DIM, "-");
+    }
+}
+
 void espl_table_line(struct espl_table *table, const char *fmt, ...)
 {
     va_list args;
@@ -346,6 +356,11 @@ static enum espl_status print_json(const struct espl_cli *cli, json_t *value, si
     return ESPL_OK;
 }
 
+json_t *espl_print_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 enum espl_status espl_print_json_take(const struct espl_cli *cli, json_t *value,
                                       struct espl_error *err)
 {
@@ -441,6 +456,17 @@ void espl_print_warning(const struct espl_cli *cli, const char *fmt, ...)
     (void)vfprintf(cli->err_stream, fmt, args);
     va_end(args);
     (void)fputc('\n', cli->err_stream);
+}
+
+static void print_log_line(void *user, enum espl_log_level level, const char *line)
+{
+    (void)level; /* the log drops what is below a warning */
+    espl_print_warning(user, "%s", line);
+}
+
+struct espl_log espl_print_log(struct espl_cli *cli)
+{
+    return (struct espl_log){.write = print_log_line, .user = cli, .lowest = ESPL_LOG_WARN};
 }
 
 void espl_print_talk(const struct espl_cli *cli, const char *fmt, ...)

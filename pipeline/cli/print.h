@@ -34,6 +34,9 @@ unsigned espl_print_limit(FILE *stream);
 /** Columns that UTF-8 text takes on a terminal. */
 size_t espl_text_width(const char *text);
 
+/** A log that prints warnings and errors as warnings. cli: borrowed as long as the log is used. */
+struct espl_log espl_print_log(struct espl_cli *cli);
+
 struct espl_column {
     const char *title;
     bool right;       /* numbers */
@@ -51,6 +54,8 @@ void espl_table_destroy(struct espl_table *table);
  *  espl_table_print(). */
 void espl_table_cell(struct espl_table *table, enum espl_style style, const char *fmt, ...)
     ESPL_PRINTF(3, 4);
+/** The next cell: a number, or "-" when it is not finite. */
+void espl_table_number(struct espl_table *table, int decimals, double value);
 /** A free line between rows that ignores the columns. Only at the start of a row. */
 void espl_table_line(struct espl_table *table, const char *fmt, ...) ESPL_PRINTF(2, 3);
 /** Prints titles (unless all are "") and rows, two spaces between columns, no trailing blanks. On a
@@ -63,6 +68,8 @@ enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t
  *  failure; NULL is reported as out of memory. */
 enum espl_status espl_print_json_take(const struct espl_cli *cli, json_t *value,
                                       struct espl_error *err);
+/** A number, or null when it is not finite. New reference. */
+json_t *espl_print_json_number(double value);
 /** One line, compact: for JSON lines. Takes the reference. */
 enum espl_status espl_print_json_line_take(const struct espl_cli *cli, json_t *value,
                                            struct espl_error *err);

@@ -112,7 +112,7 @@ enum espl_status espl_target_artifact(const struct espl_cli *cli, const struct e
     return espl_hint(err, "name a file, JOB:STAGE, or the first six or more digits of a key");
 }
 
-enum espl_status espl_target_any(const struct espl_cli *cli, const struct espl_store *store,
+enum espl_status espl_target_any(struct espl_cli *cli, const struct espl_store *store,
                                  const char *text, struct espl_target *out, struct espl_error *err)
 {
     enum espl_status status = espl_target_artifact(cli, store, text, out, err);
@@ -121,7 +121,7 @@ enum espl_status espl_target_any(const struct espl_cli *cli, const struct espl_s
     }
     struct espl_error run_err = {0};
     out->type = ESPL_TARGET_RUN;
-    status = espl_cli_find_run(store, text, out->run_id, &run_err);
+    status = espl_cli_find_run(cli, store, text, out->run_id, &run_err);
     if (status == ESPL_E_NOTFOUND) {
         espl_fail(err, ESPL_E_NOTFOUND, "'%s' is neither an artifact nor a run", text);
         return espl_hint(err,

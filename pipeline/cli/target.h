@@ -25,7 +25,7 @@ enum espl_status espl_target_artifact(const struct espl_cli *cli, const struct e
                                       const char *text, struct espl_target *out,
                                       struct espl_error *err);
 /** As above, or a run as espl_cli_find_run() takes it. Artifacts come first. */
-enum espl_status espl_target_any(const struct espl_cli *cli, const struct espl_store *store,
+enum espl_status espl_target_any(struct espl_cli *cli, const struct espl_store *store,
                                  const char *text, struct espl_target *out, struct espl_error *err);
 
 /** JSON object or array out of a provenance text. *out: NULL when the artifact has none. New

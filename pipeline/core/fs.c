@@ -37,6 +37,15 @@ bool espl_fs_is_dir(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+enum espl_status espl_fs_advise_folder(const char *path, enum espl_status status,
+                                       struct espl_error *err)
+{
+    if (espl_fs_is_dir(path)) {
+        (void)espl_hint(err, "a folder stands where this file should be: move it away");
+    }
+    return status;
+}
+
 enum espl_status espl_fs_file_size(const char *path, uint64_t *size, struct espl_error *err)
 {
     struct stat info;
@@ -44,7 +53,8 @@ enum espl_status espl_fs_file_size(const char *path, uint64_t *size, struct espl
         return espl_fail_errno(err, errno, "cannot examine '%s'", path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return espl_fail(err, ESPL_E_KIND, "'%s' is not a regular file", path);
+        return espl_fs_advise_folder(
+            path, espl_fail(err, ESPL_E_KIND, "'%s' is not a regular file", path), err);
     }
     *size = (uint64_t)info.st_size;
     return ESPL_OK;
@@ -112,30 +122,47 @@ static enum espl_status read_all(int fd, const char *path, size_t limit, struct 
     }
 }
 
+enum espl_status espl_fs_open_file(const char *path, int *fd, uint64_t *size,
+                                   struct espl_error *err)
+{
+    struct stat info;
+    /* O_NONBLOCK: a FIFO in place of the file must not hang the program. */
+    const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened < 0) {
+        return espl_fail_errno(err, errno, "cannot open '%s'", path);
+    }
+    enum espl_status status = ESPL_OK;
+    if (fstat(opened, &info) != 0) {
+        status = espl_fail_errno(err, errno, "cannot examine '%s'", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = espl_fail(err, ESPL_E_KIND, "cannot read '%s': not a regular file", path);
+        status = espl_fs_advise_folder(path, status, err);
+    }
+    if (status != ESPL_OK) {
+        (void)close(opened); /* nothing was read */
+        return status;
+    }
+    if (size != NULL) {
+        *size = (uint64_t)info.st_size;
+    }
+    *fd = opened;
+    return ESPL_OK;
+}
+
 enum espl_status espl_fs_read_file(const char *path, size_t limit, char **data, size_t *len,
                                    struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
     struct espl_buf buf;
-    struct stat info;
+    uint64_t size = 0;
+    int fd = -1;
+    enum espl_status status = espl_fs_open_file(path, &fd, &size, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
     espl_buf_init(&buf, limit);
-
-    /* O_NONBLOCK: a FIFO in place of the file must not hang the program. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return espl_fail_errno(err, errno, "cannot open '%s'", path);
-    }
-    if (fstat(fd, &info) != 0) {
-        status = espl_fail_errno(err, errno, "cannot examine '%s'", path);
-        goto cleanup;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        status = espl_fail(err, ESPL_E_KIND, "cannot read '%s': not a regular file", path);
-        goto cleanup;
-    }
-    if ((uint64_t)info.st_size > limit) {
+    if (size > limit) {
         status = espl_fail(err, ESPL_E_CORRUPT, "'%s' has %llu bytes, the limit is %zu", path,
-                           (unsigned long long)info.st_size, limit);
+                           (unsigned long long)size, limit);
         goto cleanup;
     }
     status = read_all(fd, path, limit, &buf, err);
@@ -253,6 +280,7 @@ enum espl_status espl_fs_publish(const char *tmp_path, const char *final_path,
     if (rename(tmp_path, final_path) != 0) {
         reason = errno;
         status = espl_fail_errno(err, reason, "cannot publish '%s'", final_path);
+        status = espl_fs_advise_folder(final_path, status, err);
         goto failed;
     }
     return sync_parent(final_path, err);

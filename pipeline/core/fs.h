@@ -25,6 +25,14 @@ enum espl_status espl_fs_make_dirs(const char *path, struct espl_error *err);
  * ESPL_E_IO when the result does not fit in ESPL_PATH_MAX. */
 enum espl_status espl_fs_join(char out[ESPL_PATH_MAX], const char *dir, const char *name,
                               struct espl_error *err);
+/** Adds to the error in *err (NULL allowed) what to do when a folder stands where the file `path`
+ * should be. Returns `status`. */
+enum espl_status espl_fs_advise_folder(const char *path, enum espl_status status,
+                                       struct espl_error *err);
+/** Opens a regular file for reading. size: NULL allowed. Errors: NOTFOUND, IO, KIND (no regular
+ * file). */
+enum espl_status espl_fs_open_file(const char *path, int *fd, uint64_t *size,
+                                   struct espl_error *err);
 /** Reads a whole regular file of at most `limit` bytes, NUL-terminated (NUL not counted).
  *  *data: malloc'ed, owned by the caller. Errors: NOTFOUND, IO, CORRUPT when larger than limit. */
 enum espl_status espl_fs_read_file(const char *path, size_t limit, char **data, size_t *len,

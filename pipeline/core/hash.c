@@ -1,12 +1,13 @@
 #include "core/hash.h"
 
+#include "core/fs.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { HASH_PIECE_BYTES = 1 << 20 };
@@ -121,23 +122,12 @@ static enum espl_status hash_descriptor(struct espl_sha256 *hash, int fd, unsign
 enum espl_status espl_sha256_file(const char *path, char hex[ESPL_SHA256_HEX],
                                   struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
     struct espl_sha256 *hash = NULL;
     unsigned char *piece = NULL;
-    struct stat info;
-
-    /* O_NONBLOCK: a FIFO in place of the file must not hang the program. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return espl_fail_errno(err, errno, "cannot open '%s'", path);
-    }
-    if (fstat(fd, &info) != 0) {
-        status = espl_fail_errno(err, errno, "cannot examine '%s'", path);
-        goto cleanup;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        status = espl_fail(err, ESPL_E_KIND, "cannot read '%s': not a regular file", path);
-        goto cleanup;
+    int fd = -1;
+    enum espl_status status = espl_fs_open_file(path, &fd, NULL, err);
+    if (status != ESPL_OK) {
+        return status;
     }
     hash = espl_sha256_create();
     piece = malloc(HASH_PIECE_BYTES);

@@ -210,7 +210,8 @@ static enum espl_status lock_guard(const char *guard, int *out, struct espl_erro
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         const int fd = open(guard, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0) {
-            return espl_fail_errno(err, errno, "cannot create '%s'", guard);
+            return espl_fs_advise_folder(
+                guard, espl_fail_errno(err, errno, "cannot create '%s'", guard), err);
         }
         while (fcntl(fd, F_SETLKW, &whole) != 0) {
             const int reason = errno;

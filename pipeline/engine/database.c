@@ -192,6 +192,10 @@ static enum espl_status open_with(const struct espl_store *store, int flags,
     if (status != ESPL_OK) {
         return status;
     }
+    if (espl_fs_is_dir(path)) {
+        (void)espl_fail(err, ESPL_E_KIND, "'%s' is a folder, not a database", path);
+        return espl_hint(err, "move it away; `espalier database rebuild` then makes the database");
+    }
     db = calloc(1, sizeof *db);
     if (db == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for the database");

@@ -115,6 +115,7 @@ static enum espl_status create_ctx(struct child *child, struct espl_error *err)
         .stage_id = job_stage->id,
         .key = child->stage->key,
         .device = child->exec->plan->job->device,
+        .device_fingerprint = child->exec->plan->device_fingerprint,
         .seed = child->exec->plan->job->seed,
         .inputs = child->inputs,
         .input_count = child->input_count,

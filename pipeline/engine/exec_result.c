@@ -45,7 +45,8 @@ static enum espl_status examine_output(const struct espl_store *store,
         return ESPL_OK;
     }
     if (status == ESPL_OK && index == 0 && kind->still_valid != NULL) {
-        status = kind->still_valid(artifact, stage->job_stage->params, valid, stale, err);
+        status =
+            kind->still_valid(store, false, artifact, stage->job_stage->params, valid, stale, err);
     }
     espl_artifact_close(artifact);
     return status;

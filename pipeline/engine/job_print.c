@@ -30,7 +30,8 @@ static void print_text(const char *text, struct espl_buf *out)
 static void print_value(const struct espl_param *param, const char *text, struct espl_buf *out)
 {
     const bool texty = param->type == ESPL_PARAM_STRING || param->type == ESPL_PARAM_PATH ||
-                       param->type == ESPL_PARAM_ENUM || param->type == ESPL_PARAM_NM;
+                       param->type == ESPL_PARAM_ENUM || param->type == ESPL_PARAM_NM ||
+                       param->type == ESPL_PARAM_GRID;
     if ((param->flags & ESPL_PARAM_LIST) != 0 || !texty) {
         espl_buf_puts(out, text);
     } else {

@@ -175,8 +175,13 @@ enum espl_status espl_plan_build(const struct espl_job *job, const struct espl_s
                                    .diags = diags};
     *out = NULL;
     enum espl_status status = create_plan(job, &planner.plan, err);
-    if (status != ESPL_OK) {
+    if (planner.plan == NULL) {
         return status;
+    }
+    if (planner.options->device_fingerprint != NULL) {
+        planner.plan->device_fingerprint =
+            espl_arena_strdup(planner.plan->arena, planner.options->device_fingerprint);
+        planner.no_memory = planner.plan->device_fingerprint == NULL;
     }
     espl_plan_connect(&planner);
     if (diags->count == 0 && !planner.no_memory) {

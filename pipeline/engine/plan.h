@@ -58,6 +58,7 @@ enum { ESPL_MAX_RESOURCE_ERRORS = 8 };
 struct espl_plan {
     const struct espl_job *job;
     struct espl_arena *arena;
+    const char *device_fingerprint; /* as the options had it; NULL = none known */
     struct espl_plan_stage *stages; /* in execution order */
     size_t stage_count;
     uint64_t host_bytes_needed, host_bytes_free;

@@ -57,7 +57,8 @@ static enum espl_status look_at_output(struct espl_planner *planner, struct espl
         }
     }
     if (status == ESPL_OK && output == 0 && job_stage->stage->still_valid != NULL) {
-        status = job_stage->stage->still_valid(artifact, job_stage->params, &valid, stale, err);
+        status = job_stage->stage->still_valid(planner->store, planner->options->rehash, artifact,
+                                               job_stage->params, &valid, stale, err);
         if (status == ESPL_OK && !valid && stale[0] == '\0') {
             (void)snprintf(stale, 160, "its result is no longer valid");
         }
@@ -154,7 +155,7 @@ static void describe_input(const struct espl_planner *planner, const struct espl
     const char *port = after_prefix(difference->label, "input ");
     for (size_t i = 0; i < stage->job_stage->input_count; i++) {
         const struct espl_job_input *input = &stage->job_stage->inputs[i];
-        if (strcmp(input->port, port) != 0) {
+        if (port == NULL || strcmp(input->port, port) != 0) {
             continue;
         }
         if (input->file != NULL) {

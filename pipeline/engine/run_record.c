@@ -99,11 +99,39 @@ void espl_run_list_free(struct espl_run_list *list)
     }
 }
 
+/* The first run of the list whose record can be read. */
+static enum espl_status first_readable(const struct espl_store *store,
+                                       const struct espl_run_list *list, const struct espl_log *log,
+                                       char run_id[ESPL_RUN_ID_MAX], struct espl_error *err)
+{
+    enum espl_status first = ESPL_OK;
+    for (size_t i = 0; i < list->count; i++) {
+        struct espl_error problem;
+        json_t *record = NULL;
+        const enum espl_status status = espl_run_load(store, list->ids[i], &record, &problem);
+        json_decref(record);
+        if (status == ESPL_OK) {
+            memcpy(run_id, list->ids[i], ESPL_RUN_ID_MAX);
+            return ESPL_OK;
+        }
+        if (first == ESPL_OK) {
+            first = status;
+            *err = problem;
+        }
+        if (i + 1 < list->count) {
+            espl_log(log, ESPL_LOG_WARN, "run '%s' is passed over: %s", list->ids[i],
+                     problem.message);
+        }
+    }
+    return first;
+}
+
 enum espl_status espl_run_latest(const struct espl_store *store, const char *job_name,
-                                 char run_id[ESPL_RUN_ID_MAX], struct espl_error *err)
+                                 const struct espl_log *log, char run_id[ESPL_RUN_ID_MAX],
+                                 struct espl_error *err)
 {
     struct espl_run_list list = {NULL, 0};
-    enum espl_status status = espl_run_list_read(store, job_name, 1, &list, err);
+    enum espl_status status = espl_run_list_read(store, job_name, 0, &list, err);
     if (status == ESPL_OK && list.count == 0) {
         if (job_name != NULL) {
             status = espl_fail(err, ESPL_E_NOTFOUND, "there is no run of job '%s' in '%s'",
@@ -114,7 +142,8 @@ enum espl_status espl_run_latest(const struct espl_store *store, const char *job
         (void)espl_hint(err, "start one with `espalier run JOB`, or name another results folder "
                              "with --store");
     } else if (status == ESPL_OK) {
-        memcpy(run_id, list.ids[0], ESPL_RUN_ID_MAX);
+        struct espl_error local;
+        status = first_readable(store, &list, log, run_id, err != NULL ? err : &local);
     }
     espl_run_list_free(&list);
     return status;
@@ -134,12 +163,14 @@ static void base_name(const char *path, char out[ESPL_PATH_MAX])
     (void)snprintf(out, ESPL_PATH_MAX, "%.*s", (int)(len - start), path + start);
 }
 
-/* The id that `name` means and how many it could mean. Exact ids come first, then job names (whose
- * newest run is meant), then parts of ids. */
-static const char *find_id(const struct espl_run_list *list, const char *name, size_t *matches)
+/* The id that `name` means and how many it could mean. Exact ids come first, then job names (*job:
+ * its newest run is meant), then parts of ids. */
+static const char *find_id(const struct espl_run_list *list, const char *name, bool *job,
+                           size_t *matches)
 {
     const char *found = NULL;
     *matches = 1;
+    *job = false;
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->ids[i], name) == 0) {
             return list->ids[i];
@@ -147,7 +178,8 @@ static const char *find_id(const struct espl_run_list *list, const char *name, s
     }
     for (size_t i = 0; i < list->count; i++) {
         if (is_run_id(list->ids[i], name)) {
-            return list->ids[i]; /* the list is sorted: the newest of the job */
+            *job = true;
+            return list->ids[i];
         }
     }
     *matches = 0;
@@ -161,18 +193,22 @@ static const char *find_id(const struct espl_run_list *list, const char *name, s
 }
 
 enum espl_status espl_run_resolve(const struct espl_store *store, const char *text,
-                                  char run_id[ESPL_RUN_ID_MAX], struct espl_error *err)
+                                  const struct espl_log *log, char run_id[ESPL_RUN_ID_MAX],
+                                  struct espl_error *err)
 {
     char name[ESPL_PATH_MAX];
     size_t matches = 0;
+    bool job = false;
     struct espl_run_list list = {NULL, 0};
     base_name(text, name);
     enum espl_status status = espl_run_list_read(store, NULL, 0, &list, err);
     if (status != ESPL_OK) {
         return status;
     }
-    const char *found = find_id(&list, name, &matches);
-    if (matches == 1) {
+    const char *found = find_id(&list, name, &job, &matches);
+    if (job) {
+        status = espl_run_latest(store, name, log, run_id, err);
+    } else if (matches == 1) {
         memcpy(run_id, found, ESPL_RUN_ID_MAX);
     } else if (matches == 0) {
         status = espl_fail(err, ESPL_E_NOTFOUND, "there is no run '%s' in '%s'", text, store->root);
@@ -386,7 +422,9 @@ enum espl_status espl_run_create(const struct espl_store *store, const char *job
             return ESPL_OK;
         }
         if (errno != EEXIST) {
-            return espl_fail_errno(err, errno, "cannot make the run folder '%s'", path);
+            (void)espl_fail_errno(err, errno, "cannot make the run folder '%s'", path);
+            (void)espl_hint(err, "%s", espl_store_write_hint);
+            return err != NULL ? err->code : ESPL_E_IO;
         }
         /* Another run took this 1/65536 of a second: the next one is free. */
         const struct timespec pause = {0, 20000};

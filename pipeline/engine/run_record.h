@@ -8,6 +8,7 @@
 
 #include "artifact/store.h"
 #include "core/error.h"
+#include "core/log.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -30,13 +31,17 @@ enum espl_status espl_run_list_read(const struct espl_store *store, const char *
                                     size_t limit, struct espl_run_list *out,
                                     struct espl_error *err);
 void espl_run_list_free(struct espl_run_list *list);
-/** Newest run of a job (NULL = of any job). NOTFOUND when there is none. */
+/** Newest run of a job (NULL = of any job) whose record can be read; log (NULL allowed) gets a
+ * warning for each newer one that is passed over. Errors: NOTFOUND when there is none; what the
+ * newest run's record says when none can be read. */
 enum espl_status espl_run_latest(const struct espl_store *store, const char *job_name,
-                                 char run_id[ESPL_RUN_ID_MAX], struct espl_error *err);
+                                 const struct espl_log *log, char run_id[ESPL_RUN_ID_MAX],
+                                 struct espl_error *err);
 /** Which run does a user mean: a run id, a part of one that only one run has, the path of a run
- *  folder, or a job name (its newest run). NOTFOUND, or KIND when several match. */
+ *  folder, or a job name (as espl_run_latest()). NOTFOUND, or KIND when several match. */
 enum espl_status espl_run_resolve(const struct espl_store *store, const char *text,
-                                  char run_id[ESPL_RUN_ID_MAX], struct espl_error *err);
+                                  const struct espl_log *log, char run_id[ESPL_RUN_ID_MAX],
+                                  struct espl_error *err);
 /** runs/<run id>, or a file in it when `file` is not NULL. */
 enum espl_status espl_run_path(const struct espl_store *store, const char *run_id, const char *file,
                                char out[ESPL_PATH_MAX], struct espl_error *err);

@@ -54,6 +54,8 @@ struct espl_stage_ctx;
  * exists, otherwise as the producing stage predicted it. NULL when the port is not connected or
  * nothing is known. Borrowed. */
 const json_t *espl_plan_input(const struct espl_plan_ctx *ctx, const char *port);
+/** Does the job connect this (optional) port? */
+bool espl_plan_is_connected(const struct espl_plan_ctx *ctx, const char *port);
 /** Predicts the description of the output at `port` for stages downstream. Takes a new reference.
  */
 void espl_plan_set_output(struct espl_plan_ctx *ctx, const char *port, json_t *description);
@@ -62,6 +64,10 @@ void espl_plan_set_output(struct espl_plan_ctx *ctx, const char *port, json_t *d
  * ESPL_PARAM_INPUT_PATH. Fails with NOTFOUND when it is not there. */
 enum espl_status espl_plan_add_file(struct espl_plan_ctx *ctx, const char *role, const char *path,
                                     struct espl_error *err);
+/** The same for content that the stage hashed itself (a folder of thousands of files): sha256 in
+ * hex enters the key. */
+enum espl_status espl_plan_add_digest(struct espl_plan_ctx *ctx, const char *role,
+                                      const char *sha256, struct espl_error *err);
 /** Adds a warning line to the plan. */
 void espl_plan_warn(struct espl_plan_ctx *ctx, const char *fmt, ...) ESPL_PRINTF(2, 3);
 
@@ -77,6 +83,9 @@ const struct espl_store *espl_ctx_store(const struct espl_stage_ctx *ctx);
 const char *espl_ctx_stage_id(const struct espl_stage_ctx *ctx);
 /** Device text of the job: "cpu", "cuda:0", "auto". */
 const char *espl_ctx_device(const struct espl_stage_ctx *ctx);
+/** What tells this machine from others for measurements: processor, cores, libraries, GPUs. The
+ * device text where nothing is known. */
+const char *espl_ctx_device_fingerprint(const struct espl_stage_ctx *ctx);
 /** Random stream of this stage: depends on the job seed, the stage id and `index`. */
 struct espl_rng espl_ctx_rng(const struct espl_stage_ctx *ctx, uint64_t index);
 /** Progress: done of total units of `what` ("layer", "window"). Cheap: call as often as you like.
@@ -130,8 +139,10 @@ struct espl_stage {
     /** Does the work. Inputs are open read-only; outputs are unpublished and private. */
     enum espl_status (*run)(struct espl_stage_ctx *ctx, const void *params, struct espl_error *err);
     /** Optional, for stages that also write outside the store (export): is what the cached artifact
-     *  describes still there and whole? *stale gets the reason when not. */
-    enum espl_status (*still_valid)(struct espl_artifact *cached, const void *params, bool *valid,
+     *  describes still there and whole? *stale gets the reason when not. store, rehash: for
+     *  espl_store_file_hash(), so that unchanged files are not read at every plan. */
+    enum espl_status (*still_valid)(const struct espl_store *store, bool rehash,
+                                    struct espl_artifact *cached, const void *params, bool *valid,
                                     char stale[160], struct espl_error *err);
 };
 

@@ -114,6 +114,12 @@ const char *espl_ctx_device(const struct espl_stage_ctx *ctx)
     return ctx->config.device;
 }
 
+const char *espl_ctx_device_fingerprint(const struct espl_stage_ctx *ctx)
+{
+    return ctx->config.device_fingerprint != NULL ? ctx->config.device_fingerprint
+                                                  : ctx->config.device;
+}
+
 struct espl_rng espl_ctx_rng(const struct espl_stage_ctx *ctx, uint64_t index)
 {
     return espl_rng_stream(ctx->config.seed, ctx->config.stage_id, index);

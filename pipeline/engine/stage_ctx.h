@@ -20,6 +20,7 @@ struct espl_ctx_config {
     const char *stage_id;
     const char *key;
     const char *device;
+    const char *device_fingerprint; /* NULL = not known */
     uint64_t seed;
     const struct espl_ctx_port *inputs;
     size_t input_count;

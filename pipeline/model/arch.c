@@ -8,25 +8,30 @@
 #include <string.h>
 
 const struct espl_arch *const espl_archs[] = {
-    &espl_arch_llama,
-    &espl_arch_opt,
-    &espl_arch_qwen2,
-    NULL,
+    &espl_arch_llama, &espl_arch_opt, &espl_arch_qwen2, &espl_arch_vit, &espl_arch_swin, NULL,
 };
 
 static const char *const role_names[ESPL_ROLE_COUNT] = {
     [ESPL_ROLE_NONE] = "none",
     [ESPL_ROLE_EMBEDDING] = "embedding",
     [ESPL_ROLE_POSITION] = "position",
+    [ESPL_ROLE_CLASS_TOKEN] = "class_token",
+    [ESPL_ROLE_DISTILL_TOKEN] = "distill_token",
+    [ESPL_ROLE_EMBEDDING_NORM] = "embedding_norm",
     [ESPL_ROLE_PROJECT_IN] = "project_in",
     [ESPL_ROLE_PROJECT_OUT] = "project_out",
     [ESPL_ROLE_FINAL_NORM] = "final_norm",
     [ESPL_ROLE_HEAD] = "head",
+    [ESPL_ROLE_DISTILL_HEAD] = "distill_head",
     [ESPL_ROLE_ATTENTION_NORM] = "attention_norm",
     [ESPL_ROLE_MLP_NORM] = "mlp_norm",
+    [ESPL_ROLE_ATTENTION_BIAS] = "attention_bias",
+    [ESPL_ROLE_MERGE_NORM] = "merge_norm",
+    [ESPL_ROLE_MERGE] = "merge",
     [ESPL_ROLE_Q] = "q",
     [ESPL_ROLE_K] = "k",
     [ESPL_ROLE_V] = "v",
+    [ESPL_ROLE_QKV] = "qkv",
     [ESPL_ROLE_O] = "o",
     [ESPL_ROLE_GATE] = "gate",
     [ESPL_ROLE_UP] = "up",
@@ -51,6 +56,30 @@ const struct espl_arch *espl_arch_find(const char *name)
         }
         for (size_t j = 0; espl_archs[i]->hf_types[j] != NULL; j++) {
             if (strcmp(espl_archs[i]->hf_types[j], name) == 0) {
+                return espl_archs[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* "deit_small_patch16_224" begins with "deit" and an underscore; "swinv2_..." is something else. */
+static bool begins_with_word(const char *name, const char *word)
+{
+    const size_t len = strlen(word);
+    return strncmp(name, word, len) == 0 && (name[len] == '_' || name[len] == '\0');
+}
+
+const struct espl_arch *espl_arch_of_config(const json_t *config)
+{
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const char *timm = json_string_value(json_object_get(config, "architecture"));
+    if (type != NULL || timm == NULL) {
+        return espl_arch_find(type);
+    }
+    for (size_t i = 0; espl_archs[i] != NULL; i++) {
+        for (size_t j = 0; espl_archs[i]->vision && espl_archs[i]->hf_types[j] != NULL; j++) {
+            if (begins_with_word(timm, espl_archs[i]->hf_types[j])) {
                 return espl_archs[i];
             }
         }
@@ -148,6 +177,8 @@ static void fill_spec(const struct espl_tensor_table *table, const struct espl_t
     spec->rank = row->cols == ESPL_DIM_NONE ? 1 : 2;
     spec->shape[0] = dim_size(row->rows, config);
     spec->shape[1] = dim_size(row->cols, config);
+    spec->file_rank = spec->rank;
+    memcpy(spec->file_shape, spec->shape, sizeof spec->shape);
 }
 
 bool espl_arch_table_tensor(const struct espl_tensor_table *table,
@@ -155,18 +186,19 @@ bool espl_arch_table_tensor(const struct espl_tensor_table *table,
                             struct espl_tensor_spec *spec)
 {
     const uint64_t outside = rows_of(table->outside, config);
-    if (index < outside) {
-        fill_spec(table, nth_row(table->outside, config, index), config, -1, spec);
-        return true;
-    }
     const uint64_t per_block = rows_of(table->block, config);
-    const uint64_t layer = per_block == 0 ? config->layers : (index - outside) / per_block;
-    if (layer >= config->layers) {
-        return false;
+    const struct espl_tensor_row *row = NULL;
+    int64_t layer = -1;
+    if (index < outside) {
+        row = nth_row(table->outside, config, index);
+    } else if (per_block > 0 && (index - outside) / per_block < config->layers) {
+        row = nth_row(table->block, config, (index - outside) % per_block);
+        layer = (int64_t)((index - outside) / per_block);
     }
-    fill_spec(table, nth_row(table->block, config, (index - outside) % per_block), config,
-              (int64_t)layer, spec);
-    return true;
+    if (row != NULL) {
+        fill_spec(table, row, config, layer, spec);
+    }
+    return row != NULL;
 }
 
 enum espl_status espl_arch_tensors(const struct espl_model_config *config,

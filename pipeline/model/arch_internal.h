@@ -57,6 +57,8 @@ extern const struct espl_tensor_table espl_arch_decoder_table;
 extern const struct espl_arch espl_arch_llama;
 extern const struct espl_arch espl_arch_opt;
 extern const struct espl_arch espl_arch_qwen2;
+extern const struct espl_arch espl_arch_vit;
+extern const struct espl_arch espl_arch_swin;
 
 /* ---- keys of config.json ---- */
 

@@ -88,9 +88,12 @@ static enum espl_status write_tensor(struct job *job, size_t index,
         const uint64_t left = spec->shape[0] - row;
         const uint64_t rows = left < step ? left : step;
         const size_t bytes = (size_t)rows * width;
-        status = job->source->read(job->source->user, index, row, rows, job->piece, bytes, err);
+        const bool sparse = job->source->read == NULL;
+        if (!sparse) {
+            status = job->source->read(job->source->user, index, row, rows, job->piece, bytes, err);
+        }
         if (status == ESPL_OK) {
-            status = espl_safetensors_writer_append(writer, job->piece, bytes, err);
+            status = espl_safetensors_writer_append(writer, sparse ? NULL : job->piece, bytes, err);
         }
         job->done += bytes;
         if (status == ESPL_OK && job->source->progress != NULL &&
@@ -114,8 +117,8 @@ static enum espl_status write_shard(struct job *job, size_t shard, size_t *order
         memset(&tensors[i], 0, sizeof tensors[i]);
         (void)snprintf(tensors[i].name, sizeof tensors[i].name, "%s", spec->name);
         tensors[i].dtype = job->source->dtypes[order[i]];
-        tensors[i].rank = spec->rank;
-        memcpy(tensors[i].shape, spec->shape, sizeof spec->shape);
+        tensors[i].rank = spec->file_rank;
+        memcpy(tensors[i].shape, spec->file_shape, sizeof spec->file_shape);
     }
     shard_name(job, shard, name);
     enum espl_status status = espl_fs_join(path, job->folder, name, err);

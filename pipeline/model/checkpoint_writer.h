@@ -13,7 +13,8 @@ struct espl_checkpoint_source {
     const struct espl_tensor_spec *specs; /* canonical order; borrowed */
     const enum espl_dtype *dtypes;        /* of each; borrowed */
     size_t count;
-    /** Rows [row, row + rows) of tensor `index` into dst, `bytes` bytes. */
+    /** Rows [row, row + rows) of tensor `index` into dst, `bytes` bytes. NULL: the weights are left
+     * out, as holes of the files that read as zeros and take no room. */
     enum espl_status (*read)(void *user, size_t index, uint64_t row, uint64_t rows, void *dst,
                              size_t bytes, struct espl_error *err);
     /** After each piece; bytes of tensor data. false = stop with CANCELLED. May be NULL. */

@@ -3,6 +3,7 @@
 #include "model/config.h"
 
 #include "model/arch_internal.h"
+#include "model/arch_vision.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,7 +109,8 @@ static enum espl_status check_rope(const struct espl_model_config *config, struc
 enum espl_status espl_model_config_check(const struct espl_model_config *config,
                                          struct espl_error *err)
 {
-    if (espl_arch_find(config->architecture) == NULL) {
+    const struct espl_arch *arch = espl_arch_find(config->architecture);
+    if (arch == NULL) {
         return espl_fail(err, ESPL_E_UNSUPPORTED, "unknown architecture '%s'",
                          config->architecture);
     }
@@ -138,7 +140,7 @@ enum espl_status espl_model_config_check(const struct espl_model_config *config,
         return espl_fail(err, ESPL_E_KIND, "epsilon of the norms must be from 0 to 1, got %g",
                          config->norm_eps);
     }
-    return check_rope(config, err);
+    return arch->vision ? espl_vision_check_config(config, err) : check_rope(config, err);
 }
 
 json_t *espl_model_config_to_json(const struct espl_model_config *config)
@@ -173,6 +175,9 @@ json_t *espl_model_config_to_json(const struct espl_model_config *config)
     (void)json_object_set_new(rope, "original_max_positions",
                               json_integer((json_int_t)config->rope.original_max_positions));
     (void)json_object_set_new(out, "rope", rope);
+    if (espl_model_config_is_vision(config)) {
+        (void)json_object_set_new(out, "vision", espl_vision_config_to_json(&config->vision));
+    }
     return out;
 }
 
@@ -280,6 +285,10 @@ static enum espl_status read_members(const json_t *json, struct espl_model_confi
     }
     if (status == ESPL_OK) {
         status = read_rope(json_object_get(json, "rope"), &config->rope, err);
+    }
+    const json_t *vision = json_object_get(json, "vision");
+    if (status == ESPL_OK && vision != NULL) {
+        status = espl_vision_config_from_json(vision, &config->vision, err);
     }
     return status;
 }

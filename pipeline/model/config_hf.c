@@ -1,7 +1,7 @@
 /* config.json of HF transformers, old key names (torch_dtype, rope_theta, rope_scaling) and new
- * ones (dtype, rope_parameters). Defaults of absent keys are those of transformers' own
- * configuration classes; a key that would change the forward pass in a way espalier cannot follow
- * is refused by name. */
+ * ones (dtype, rope_parameters); image models have readers of their own. Defaults of absent keys
+ * are those of transformers' own configuration classes; a key that would change the forward pass in
+ * a way espalier cannot follow is refused by name. */
 #include "model/arch_internal.h"
 #include "model/config.h"
 
@@ -207,20 +207,25 @@ static enum espl_status find_arch(const json_t *hf, const struct espl_arch **arc
 {
     const char *type = NULL;
     enum espl_status status = espl_hf_read_text(hf, "model_type", NULL, &type, err);
+    const char *key = type != NULL ? "model_type" : "architecture";
+    if (status == ESPL_OK && type == NULL) {
+        status = espl_hf_read_text(hf, "architecture", NULL, &type, err);
+    }
     if (status != ESPL_OK) {
         return status;
     }
     if (type == NULL) {
         (void)espl_fail(err, ESPL_E_KIND, "config.json has no 'model_type'");
-        (void)espl_hint(err, "language models of HF transformers have one: llama, opt, qwen2");
+        (void)espl_hint(err, "models of HF transformers have one (llama, opt, qwen2, vit, swin), "
+                             "those of timm have 'architecture'");
         return ESPL_E_KIND;
     }
-    *arch = espl_arch_find(type);
+    *arch = espl_arch_of_config(hf);
     if (*arch == NULL) {
-        (void)espl_fail(err, ESPL_E_UNSUPPORTED, "model_type '%s' of config.json is not supported",
+        (void)espl_fail(err, ESPL_E_UNSUPPORTED, "%s '%s' of config.json is not supported", key,
                         type);
-        (void)espl_hint(err, "supported: llama, opt, qwen2; a model that is built like one of "
-                             "them can be read with arch: <name>");
+        (void)espl_hint(err, "supported: llama, opt, qwen2, vit, swin; a model that is built like "
+                             "one of them can be read with arch: <name>");
         return ESPL_E_UNSUPPORTED;
     }
     return ESPL_OK;
@@ -278,7 +283,7 @@ enum espl_status espl_model_config_from_hf(const json_t *hf, struct espl_model_c
     enum espl_status status = find_arch(hf, &arch, err);
     if (status == ESPL_OK) {
         (void)snprintf(read.architecture, sizeof read.architecture, "%s", arch->name);
-        status = read_common(hf, &read, err);
+        status = arch->vision ? ESPL_OK : read_common(hf, &read, err);
     }
     if (status == ESPL_OK) {
         status = arch->read_hf(hf, &read, err);
@@ -304,6 +309,10 @@ json_t *espl_model_config_to_hf(const struct espl_model_config *config)
     json_t *hf = json_object();
     const struct espl_arch *arch = espl_arch_find(config->architecture);
 
+    if (arch->vision) {
+        arch->write_hf(config, hf);
+        return hf;
+    }
     (void)json_object_set_new(hf, "model_type", json_string(arch->hf_types[0]));
     for (size_t i = 0; dtype_words[i].hf != NULL; i++) {
         if (strcmp(dtype_words[i].ours, config->dtype) == 0) {

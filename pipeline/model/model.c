@@ -4,6 +4,7 @@
 #include "artifact/kinds.h"
 #include "core/fs.h"
 #include "model/element.h"
+#include "model/iebme_linear.h"
 #include "model/model_internal.h"
 
 #include <limits.h>
@@ -15,10 +16,23 @@ static const char kind_dense[] = "model.dense/1";
 static const char kind_masked[] = "model.masked/1";
 static const char kind_updated[] = "model.updated/1";
 static const char kind_quant[] = "model.quant/1";
+static const char kind_iebme[] = "model.iebme/1";
 
 static bool is_kind(const struct espl_artifact *artifact, const char *kind)
 {
     return strcmp(espl_artifact_kind(artifact), kind) == 0;
+}
+
+/* Holds integer codes, packed or encoded. */
+static bool is_coded(const struct espl_artifact *artifact)
+{
+    return is_kind(artifact, kind_quant) || is_kind(artifact, kind_iebme);
+}
+
+/* Needs no other artifact. */
+static bool stands_alone(const struct espl_artifact *artifact)
+{
+    return is_kind(artifact, kind_dense) || is_kind(artifact, kind_iebme);
 }
 
 /* ---- descriptions ---- */
@@ -203,7 +217,7 @@ static enum espl_status read_slot(const struct espl_model *model,
     for (size_t j = 0; j < model->chain_count; j++) {
         const struct espl_artifact *artifact = model->chain[j];
         const bool last = j + 1 == model->chain_count;
-        const bool codes = is_kind(artifact, kind_quant) && espl_quant_is_stored(artifact, spec);
+        const bool codes = is_coded(artifact) && espl_quant_is_stored(artifact, spec);
         const bool over = is_kind(artifact, kind_masked) || is_kind(artifact, kind_updated);
         bool has = false;
         if (linear && (over || codes)) {
@@ -242,25 +256,24 @@ static enum espl_status read_slots(struct espl_model *model, struct espl_error *
 static enum espl_status check_kind(const struct espl_model *model,
                                    const struct espl_artifact *artifact, struct espl_error *err)
 {
-    const bool quant = is_kind(artifact, kind_quant);
     if (!espl_kind_accepts(ESPL_MODEL_KINDS, espl_artifact_kind(artifact))) {
         return espl_fail(err, ESPL_E_KIND, "'%s' is of kind %s, not a language model",
                          espl_artifact_path(artifact), espl_artifact_kind(artifact));
     }
-    if (quant && model->chain_count > 1) {
+    if (is_coded(artifact) && model->chain_count > 1) {
         return espl_fail(err, ESPL_E_KIND, "'%s' is quantised; nothing can be built on it",
                          espl_artifact_path(artifact));
     }
     return ESPL_OK;
 }
 
-/* From the artifact down to the dense model. */
+/* From the artifact down to one that stands alone. */
 static enum espl_status open_chain(struct espl_model *model, const struct espl_store *store,
                                    struct espl_error *err)
 {
     for (;;) {
         const struct espl_artifact *artifact = model->chain[model->chain_count - 1];
-        const bool dense = is_kind(artifact, kind_dense);
+        const bool last = stands_alone(artifact);
         json_t *description = NULL;
 
         enum espl_status status = check_kind(model, artifact, err);
@@ -270,16 +283,17 @@ static enum espl_status open_chain(struct espl_model *model, const struct espl_s
         if (status == ESPL_OK && model->chain_count == 1) {
             status = espl_model_config_from_description(description, &model->config, err);
         }
-        if (status == ESPL_OK && is_kind(artifact, kind_quant)) {
+        if (status == ESPL_OK && is_coded(artifact)) {
             model->is_quantised = true;
+            model->is_encoded = is_kind(artifact, kind_iebme);
             status = espl_quant_scheme_from_json(json_object_get(description, "quantisation"),
                                                  &model->scheme, err);
         }
-        if (status == ESPL_OK && !dense) {
+        if (status == ESPL_OK && !last) {
             status = push_base(model, description, store, err);
         }
         json_decref(description);
-        if (status != ESPL_OK || dense) {
+        if (status != ESPL_OK || last) {
             return status;
         }
     }
@@ -371,6 +385,11 @@ bool espl_model_has_mask(const struct espl_model *model, const struct espl_tenso
 const struct espl_quant_scheme *espl_model_quant_scheme(const struct espl_model *model)
 {
     return model->is_quantised ? &model->scheme : NULL;
+}
+
+bool espl_model_is_encoded(const struct espl_model *model)
+{
+    return model->is_encoded;
 }
 
 bool espl_model_is_quantised(const struct espl_model *model, const struct espl_tensor_spec *spec)

@@ -1,6 +1,7 @@
 /* One view of a model whatever its storage: dense artifact, dense by reference to safetensors
- * files, or masks, changed weights or integer codes over another model artifact. Readers ask for
- * tensors by name or role; masks are applied and codes multiplied by their scales on the way.
+ * files, masks, changed weights or integer codes over another model artifact, or encoded codes.
+ * Readers ask for tensors by name or role; masks are applied, codes decoded and multiplied by their
+ * scales on the way.
  * Weights stay on disk; a read brings the rows that were asked for. */
 #ifndef ESPL_MODEL_MODEL_H
 #define ESPL_MODEL_MODEL_H
@@ -13,14 +14,14 @@
 struct espl_model;
 
 /** Kinds a port that takes any language model accepts. Later kinds are added here. */
-#define ESPL_MODEL_KINDS "model.dense/1|model.masked/1|model.updated/1|model.quant/1"
-/** The same without quantised ones: what pruning and quantisation can still change. */
+#define ESPL_MODEL_KINDS "model.dense/1|model.masked/1|model.updated/1|model.quant/1|model.iebme/1"
+/** The same without quantised and encoded ones: what pruning and quantisation can still change. */
 #define ESPL_MODEL_FLOAT_KINDS "model.dense/1|model.masked/1|model.updated/1"
 
 /** Opens the view. artifact: borrowed, must outlive the model. store: where the model that a mask
  * points to is looked up by key (first beside the artifact's own file); NULL allowed for dense
- * models. Errors: NOTFOUND (base model gone: hint says which job makes it), KIND, CORRUPT (base
- * content hash differs from the recorded one). */
+ * and encoded models. Errors: NOTFOUND (base model gone: hint says which job makes it), KIND,
+ * CORRUPT (base content hash differs from the recorded one). */
 enum espl_status espl_model_open(struct espl_artifact *artifact, const struct espl_store *store,
                                  struct espl_model **out, struct espl_error *err);
 void espl_model_close(struct espl_model *model);

@@ -25,33 +25,37 @@ struct espl_tensor_info espl_model_mask_info(const struct espl_tensor_spec *weig
     return info;
 }
 
-/* Description with `members` beside what every model has, and the reference to the base.
- * members: borrowed. */
+enum espl_status espl_model_describe_over(struct espl_artifact *output,
+                                          const struct espl_model *base, const json_t *members,
+                                          struct espl_error *err)
+{
+    json_t *description = espl_model_description(&base->config);
+    json_t *reference = json_object();
+    (void)json_object_set_new(reference, "content_sha256",
+                              json_string(espl_artifact_content_sha256(base->chain[0])));
+    (void)json_object_set_new(description, "base", reference);
+    (void)json_object_update(description, (json_t *)members); /* only counted and read */
+    char *text = json_dumps(description, JSON_COMPACT | JSON_SORT_KEYS);
+    const enum espl_status status =
+        text == NULL || members == NULL
+            ? espl_fail(err, ESPL_E_NOMEM, "out of memory for a model description")
+            : espl_artifact_set_description(output, text, err);
+    free(text);
+    json_decref(description);
+    return status;
+}
+
+/* Description, and the reference by which readers find the base. */
 static enum espl_status begin_over(struct espl_artifact *output, const struct espl_model *base,
                                    const json_t *members, struct espl_error *err)
 {
     const struct espl_artifact *parent = base->chain[0];
     const char *key = espl_artifact_attribute(parent, "key");
-    json_t *description = espl_model_description(&base->config);
-    json_t *reference = json_object();
-    char *text = NULL;
-    enum espl_status status = ESPL_OK;
-
-    (void)json_object_set_new(reference, "content_sha256",
-                              json_string(espl_artifact_content_sha256(parent)));
-    (void)json_object_set_new(description, "base", reference);
-    (void)json_object_update(description, (json_t *)members); /* only counted and read */
-    text = json_dumps(description, JSON_COMPACT | JSON_SORT_KEYS);
-    if (text == NULL || members == NULL) {
-        status = espl_fail(err, ESPL_E_NOMEM, "out of memory for a model description");
-        goto cleanup;
-    }
     if (key[0] == '\0') {
-        status = espl_fail(err, ESPL_E_KIND, "model '%s' has no key that masks could refer to",
-                           espl_artifact_path(parent));
-        goto cleanup;
+        return espl_fail(err, ESPL_E_KIND, "model '%s' has no key that masks could refer to",
+                         espl_artifact_path(parent));
     }
-    status = espl_artifact_set_description(output, text, err);
+    enum espl_status status = espl_model_describe_over(output, base, members, err);
     if (status == ESPL_OK) {
         status = espl_artifact_set_attribute(output, "parent_key", key, err);
     }
@@ -59,10 +63,6 @@ static enum espl_status begin_over(struct espl_artifact *output, const struct es
         status = espl_artifact_set_attribute(output, "parent_port",
                                              espl_artifact_attribute(parent, "port"), err);
     }
-
-cleanup:
-    free(text);
-    json_decref(description);
     return status;
 }
 

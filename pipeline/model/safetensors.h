@@ -72,7 +72,8 @@ enum espl_status espl_safetensors_writer_open(const char *path,
                                               const char *metadata_json,
                                               struct espl_safetensors_writer **out,
                                               struct espl_error *err);
-/** Appends data in list order, in pieces of any size. */
+/** Appends data in list order, in pieces of any size. data: NULL leaves a hole of `len` bytes,
+ * which reads as zeros and takes no room. */
 enum espl_status espl_safetensors_writer_append(struct espl_safetensors_writer *writer,
                                                 const void *data, size_t len,
                                                 struct espl_error *err);

@@ -169,7 +169,12 @@ enum espl_status espl_safetensors_writer_append(struct espl_safetensors_writer *
         return espl_fail(err, ESPL_E_INTERNAL, "more data than the header of '%s' announced",
                          writer->path);
     }
-    const enum espl_status status = write_all(writer, data, len, err);
+    enum espl_status status = ESPL_OK;
+    if (data != NULL) {
+        status = write_all(writer, data, len, err);
+    } else if (lseek(writer->fd, (off_t)len, SEEK_CUR) < 0) {
+        status = espl_fail_errno(err, errno, "cannot leave a hole in '%s'", writer->path);
+    }
     writer->written += status == ESPL_OK ? len : 0;
     return status;
 }
@@ -186,9 +191,12 @@ enum espl_status espl_safetensors_writer_finish(struct espl_safetensors_writer *
                            self->path, self->written, self->expected);
     }
     if (status == ESPL_OK) {
+        /* A hole at the end has moved the position, but not the end of the file. */
+        const off_t end = lseek(self->fd, 0, SEEK_CUR);
+        const bool sized = end >= 0 && ftruncate(self->fd, end) == 0;
         const int closed = close(self->fd);
         self->fd = -1;
-        if (closed != 0) {
+        if (!sized || closed != 0) {
             status = espl_fail_errno(err, errno, "cannot write '%s'", self->path);
         }
     }

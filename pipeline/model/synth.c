@@ -37,11 +37,15 @@ static enum espl_status find_shape(const char *name, const struct espl_synth_sha
             names[count++] = s->name;
         }
     }
+    for (const struct espl_synth_image_shape *s = espl_synth_image_shapes;
+         s->name != NULL && count < sizeof names / sizeof names[0]; s++) {
+        names[count++] = s->name;
+    }
     const char *near = espl_suggest(name, names, count);
     (void)espl_fail(err, ESPL_E_USAGE, "unknown model shape '%s'", name);
     (void)espl_hint(err,
-                    "%s%s%sshapes are llama, opt, qwen2 (small ones) and published names as "
-                    "opt-125m, opt-13b, llama-2-7b, llama-3-8b, qwen2-0.5b",
+                    "%s%s%sshapes are llama, opt, qwen2, vit, swin (small ones) and published "
+                    "names as opt-125m, opt-13b, llama-2-7b, llama-3-8b, qwen2-0.5b, deit-small",
                     near != NULL ? "did you mean '" : "", near != NULL ? near : "",
                     near != NULL ? "'?  " : "");
     return ESPL_E_USAGE;
@@ -117,6 +121,9 @@ enum espl_status espl_synth_config(const struct espl_synth_options *options,
     if (!espl_element_is_weight(options->dtype)) {
         return espl_fail(err, ESPL_E_USAGE, "weights cannot be of type '%s'",
                          espl_dtype_name(options->dtype));
+    }
+    if (espl_synth_is_image_shape(options->shape)) {
+        return espl_synth_image_config(options, config, err);
     }
     enum espl_status status = find_shape(options->shape, &shape, err);
     if (status != ESPL_OK) {
@@ -224,7 +231,8 @@ static void fill_singles(const float *table, uint64_t key, uint64_t first, size_
 static bool is_norm(enum espl_role role)
 {
     return role == ESPL_ROLE_FINAL_NORM || role == ESPL_ROLE_ATTENTION_NORM ||
-           role == ESPL_ROLE_MLP_NORM;
+           role == ESPL_ROLE_MLP_NORM || role == ESPL_ROLE_EMBEDDING_NORM ||
+           role == ESPL_ROLE_MERGE_NORM;
 }
 
 static void fill_constant(enum espl_dtype dtype, float value, size_t count, void *dst)
@@ -298,7 +306,7 @@ enum espl_status espl_synth_write(const struct espl_synth_options *options, uint
     struct espl_tensor_spec *specs = NULL;
     enum espl_dtype *dtypes = NULL;
     struct synth synth = {.options = options};
-    struct espl_checkpoint_source source = {.read = read_rows, .progress = report, .user = &synth};
+    struct espl_checkpoint_source source = {.progress = report, .user = &synth};
 
     enum espl_status status = espl_synth_config(options, &config, err);
     if (status == ESPL_OK) {
@@ -322,6 +330,7 @@ enum espl_status espl_synth_write(const struct espl_synth_options *options, uint
         dtypes[i] = options->dtype;
     }
     source.specs = specs;
+    source.read = options->sparse ? NULL : read_rows;
     source.dtypes = dtypes;
     synth.specs = specs;
     status = espl_checkpoint_folder_begin(options->folder, &folder, err);

@@ -23,13 +23,24 @@ struct espl_synth_shape {
 /** The table; ends with .name == NULL. */
 extern const struct espl_synth_shape espl_synth_shapes[];
 
+/** A shape of an image model. */
+struct espl_synth_image_shape {
+    const char *name; /* "deit-small" */
+    const char *timm; /* a config.json of timm */
+};
+
+/** The table; ends with .name == NULL. */
+extern const struct espl_synth_image_shape espl_synth_image_shapes[];
+bool espl_synth_is_image_shape(const char *name);
+
 /** done and total in bytes of tensor data. Returning false stops the writer with CANCELLED. */
 typedef bool (*espl_synth_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 struct espl_synth_options {
     const char *folder; /* created; must not exist, or be empty */
-    /** A name of espl_synth_shapes, or of an architecture ("llama", "opt", "qwen2": a small
-     * default shape). The sizes below replace those of the shape where they are not 0. */
+    /** A name of espl_synth_shapes or espl_synth_image_shapes, or of an architecture ("llama",
+     * "opt", "qwen2": a small default shape). The sizes below replace those of the shape where they
+     * are not 0. */
     const char *shape;
     uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_positions;
     enum espl_dtype dtype; /* F16, BF16 or F32 */
@@ -37,10 +48,15 @@ struct espl_synth_options {
     uint64_t shard_size;   /* bytes of tensor data a file, 0 = one file */
     uint64_t target_bytes; /* 0 = all layers; else as many layers (at least 1) as fit in about this
                             */
+    bool sparse; /* leave the weights out: files of the right size whose data are holes (zeros) */
     espl_synth_progress_fn progress; /* may be NULL */
     void *progress_user;
 };
 
+/** espl_synth_config() for an image shape. Errors: USAGE when sizes are given: they are the
+ * shape's. */
+enum espl_status espl_synth_image_config(const struct espl_synth_options *options,
+                                         struct espl_model_config *config, struct espl_error *err);
 /** The configuration these options give, checked. Errors: USAGE naming the option, with the names
  * of the table for an unknown shape. */
 enum espl_status espl_synth_config(const struct espl_synth_options *options,

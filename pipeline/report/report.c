@@ -20,10 +20,12 @@ bool espl_report_format_parse(const char *text, enum espl_report_format *out)
 
 enum espl_status espl_report_render_runs(const struct espl_store *store, const char *const *run_ids,
                                          size_t count, enum espl_report_format format,
+                                         const struct espl_report_device *device,
                                          struct espl_buf *out, struct espl_error *err)
 {
     struct espl_report_data data;
     enum espl_status status = espl_report_data_load(store, run_ids, count, &data, err);
+    data.device = device;
     if (status == ESPL_OK) {
         switch (format) {
         case ESPL_REPORT_HTML:
@@ -48,7 +50,8 @@ enum espl_status espl_report_render_runs(const struct espl_store *store, const c
 }
 
 enum espl_status espl_report_render(const struct espl_store *store, const char *run_id,
-                                    struct espl_buf *html, struct espl_error *err)
+                                    const struct espl_report_device *device, struct espl_buf *html,
+                                    struct espl_error *err)
 {
-    return espl_report_render_runs(store, &run_id, 1, ESPL_REPORT_HTML, html, err);
+    return espl_report_render_runs(store, &run_id, 1, ESPL_REPORT_HTML, device, html, err);
 }

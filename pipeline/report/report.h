@@ -23,18 +23,28 @@ enum {
     ESPL_REPORT_MAX_BYTES = 64 << 20
 };
 
+/** Whose memory turns bytes into predicted times. */
+struct espl_report_device {
+    const char *name;
+    const char *source; /* of the bandwidth, in words */
+    double bandwidth;   /* bytes a second */
+};
+
 /** "html", "md", "json", "csv". */
 bool espl_report_format_parse(const char *text, enum espl_report_format *out);
 
 /** Renders runs/<run_id>/ of each of the `count` runs (1..ESPL_REPORT_MAX_RUNS) into `out`
- *  (initialised by the caller; what it held stays before). Errors: NOTFOUND for an unknown run,
+ *  (initialised by the caller; what it held stays before). device: for the page only, NULL = no
+ *  predicted times. Errors: NOTFOUND for an unknown run,
  *  CORRUPT for a damaged record, VERSION for a newer one, USAGE for a bad count, NOMEM. */
 enum espl_status espl_report_render_runs(const struct espl_store *store, const char *const *run_ids,
                                          size_t count, enum espl_report_format format,
+                                         const struct espl_report_device *device,
                                          struct espl_buf *out, struct espl_error *err);
 
 /** The HTML page of one run. */
 enum espl_status espl_report_render(const struct espl_store *store, const char *run_id,
-                                    struct espl_buf *html, struct espl_error *err);
+                                    const struct espl_report_device *device, struct espl_buf *html,
+                                    struct espl_error *err);
 
 #endif

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct espl_report_device; /* report.h */
+
 struct espl_report_run {
     const char *run_id;
     const char *name; /* what the page calls it: "A", "B", ... or the run id when it is alone */
@@ -24,6 +26,7 @@ struct espl_report_data {
     size_t run_count;
     const char **stage_ids; /* of all runs: those of the first in its order, then new ones */
     size_t stage_count;
+    const struct espl_report_device *device; /* borrowed; NULL = no predicted times */
 };
 
 /** values: [module][run][layer], NaN where a run has none. */

@@ -182,6 +182,10 @@ static enum espl_status layer_figure(void *user, const struct espl_report_layers
     char label[96];
     char id[32];
     char title[256];
+    if (espl_report_is_bytes_series(layers->series) ||
+        espl_report_is_search_series(layers->series)) {
+        return ESPL_OK;
+    }
     if (remarks == NULL) {
         return out_of_memory(err);
     }

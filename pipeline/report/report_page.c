@@ -25,6 +25,9 @@ static void page_start(const struct espl_report_data *data, struct espl_buf *out
         espl_html_textf(out, "%zu runs compared", data->run_count);
     }
     espl_buf_puts(out, "</title>\n<style>\n");
+    for (const char *const *piece = espl_svg_style; *piece != NULL; ++piece) {
+        espl_buf_puts(out, *piece);
+    }
     for (const char *const *piece = espl_report_style; *piece != NULL; ++piece) {
         espl_buf_puts(out, *piece);
     }
@@ -284,8 +287,15 @@ enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf
         troubles(data, out); /* what went wrong is what the reader came for */
     }
     espl_report_quality(data, out);
+    enum espl_status status = espl_report_tradeoff(data, out, err);
+    if (status == ESPL_OK) {
+        status = espl_report_search(data, out, err);
+    }
+    espl_report_bytes(data, out);
     espl_report_metrics(data, out);
-    enum espl_status status = espl_report_times(data, out, err);
+    if (status == ESPL_OK) {
+        status = espl_report_times(data, out, err);
+    }
     if (status == ESPL_OK) {
         status = espl_report_layer_figures(data, out, err);
     }

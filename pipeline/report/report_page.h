@@ -12,6 +12,20 @@ enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf
 void espl_report_expectations(const struct espl_report_data *data, struct espl_buf *out);
 /** Dense beside compressed, for stages that measured both: nothing when there is none. */
 void espl_report_quality(const struct espl_report_data *data, struct espl_buf *out);
+/** Quality against size: perplexity over bits a weight of the models that were evaluated, as a plot
+ *  and a table; nothing for fewer than three of them. Errors: NOMEM. */
+enum espl_status espl_report_tradeoff(const struct espl_report_data *data, struct espl_buf *out,
+                                      struct espl_error *err);
+/** Bytes of quantised and encoded models, layer by layer too, and what they mean for time; nothing
+ *  when no stage reported any. */
+void espl_report_bytes(const struct espl_report_data *data, struct espl_buf *out);
+/** Is this layer series shown in that section and needs no drawing of its own? */
+bool espl_report_is_bytes_series(const char *series);
+/** Trajectory and Pareto front of searches; nothing when no stage reported any. Errors: NOMEM. */
+enum espl_status espl_report_search(const struct espl_report_data *data, struct espl_buf *out,
+                                    struct espl_error *err);
+/** Is this layer series shown there? */
+bool espl_report_is_search_series(const char *series);
 /** Every metric of every stage. */
 void espl_report_metrics(const struct espl_report_data *data, struct espl_buf *out);
 /** Stage times and peak memory: bars and table. */

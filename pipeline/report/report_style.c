@@ -4,13 +4,42 @@
 
 /* Series colours are those of Okabe and Ito's colour-blind-safe set, darkened or lightened for
  * contrast with the page. Every series also has its own dash, marker and fill pattern (svg.c). */
-const char *const espl_report_style[] = {
+const char *const espl_svg_style[] = {
     ":root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#59626d;"
     "--line:#d9dde2;--tint:#f4f6f8;--s0:#0a6aa6;--s1:#c2530a;--s2:#00805e;--s3:#a64d83;"
     "--s4:#8a6400;--s5:#3d4a57;--good:#00694d;--bad:#b3420a}\n",
     "@media (prefers-color-scheme:dark){:root{--paper:#14171a;--ink:#e4e7ea;--soft:#9aa4af;"
     "--line:#343a41;--tint:#1d2125;--s0:#62b6ea;--s1:#f2995c;--s2:#4fc9a3;--s3:#dea0c4;"
     "--s4:#e3bd52;--s5:#c3ccd5;--good:#5fd0a8;--bad:#f5a06b}}\n",
+    "svg text{font-family:inherit;font-size:12px;fill:var(--ink)}\n",
+    "svg .label{text-anchor:end}\n",
+    "svg .heading,svg .soft,svg .tick,svg .tick-middle,svg .remark{fill:var(--soft)}\n",
+    "svg .tick,svg .tick-middle{font-size:10px}\n",
+    "svg .tick,svg .remark{text-anchor:end}\n",
+    "svg .tick-middle{text-anchor:middle}\n",
+    "svg .name{font-weight:600}\n",
+    "svg .remark,svg .value,svg .tick{font-variant-numeric:tabular-nums}\n",
+    "svg .axis{stroke:var(--soft);stroke-width:1;fill:none}\n",
+    "svg .panel{fill:var(--tint);stroke:none}\n",
+    "svg .s0{--c:var(--s0)}svg .s1{--c:var(--s1);--d:6 3}svg .s2{--c:var(--s2);--d:2 2.5}"
+    "svg .s3{--c:var(--s3);--d:9 3 2 3}svg .s4{--c:var(--s4);--d:1 4}svg .s5{--c:var(--s5);"
+    "--d:12 5}\n",
+    "svg .bar{fill:var(--c)}\n",
+    "svg .hatched{stroke:var(--c);stroke-width:1}\n",
+    "svg .pattern path{stroke:var(--c);stroke-width:1.6;fill:none}\n",
+    "svg .pattern .dot{stroke-width:3;stroke-linecap:round}\n",
+    "svg .line{fill:none;stroke:var(--c);stroke-width:1.5;stroke-dasharray:var(--d,none)}\n",
+    "svg .marker{fill:var(--c);stroke:var(--c);stroke-width:1.2}\n",
+    "svg .bound{fill:none;stroke:var(--soft);stroke-width:1.2;stroke-dasharray:5 4}\n",
+    "svg .grid{fill:none;stroke:var(--line);stroke-width:1}\n",
+    "svg .paper{fill:var(--paper)}\n",
+    "svg .edge{fill:none;stroke:var(--soft);stroke-width:1.2}\n",
+    "svg .arrow,svg .joint{fill:var(--soft)}\n",
+    "svg .node{fill:var(--paper);stroke:var(--s0);stroke-width:2}\n",
+    NULL,
+};
+
+const char *const espl_report_style[] = {
     "*{box-sizing:border-box}\n",
     "html{-webkit-text-size-adjust:100%}\n",
     "body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"
@@ -64,28 +93,6 @@ const char *const espl_report_style[] = {
     "figure{margin:12px 0 4px}\n",
     "figure svg{display:block;width:100%;max-width:720px;min-width:560px;height:auto}\n",
     "figcaption{margin:4px 0 6px;color:var(--soft);font-size:13px;max-width:72ch}\n",
-    "svg text{font-family:inherit;font-size:12px;fill:var(--ink)}\n",
-    "svg .label{text-anchor:end}\n",
-    "svg .heading,svg .soft,svg .tick,svg .tick-middle,svg .remark{fill:var(--soft)}\n",
-    "svg .tick,svg .tick-middle{font-size:10px}\n",
-    "svg .tick,svg .remark{text-anchor:end}\n",
-    "svg .tick-middle{text-anchor:middle}\n",
-    "svg .name{font-weight:600}\n",
-    "svg .remark,svg .value,svg .tick{font-variant-numeric:tabular-nums}\n",
-    "svg .axis{stroke:var(--soft);stroke-width:1;fill:none}\n",
-    "svg .panel{fill:var(--tint);stroke:none}\n",
-    "svg .s0{--c:var(--s0)}svg .s1{--c:var(--s1);--d:6 3}svg .s2{--c:var(--s2);--d:2 2.5}"
-    "svg .s3{--c:var(--s3);--d:9 3 2 3}svg .s4{--c:var(--s4);--d:1 4}svg .s5{--c:var(--s5);"
-    "--d:12 5}\n",
-    "svg .bar{fill:var(--c)}\n",
-    "svg .hatched{stroke:var(--c);stroke-width:1}\n",
-    "svg .pattern path{stroke:var(--c);stroke-width:1.6;fill:none}\n",
-    "svg .pattern .dot{stroke-width:3;stroke-linecap:round}\n",
-    "svg .line{fill:none;stroke:var(--c);stroke-width:1.5;stroke-dasharray:var(--d,none)}\n",
-    "svg .marker{fill:var(--c);stroke:var(--c);stroke-width:1.2}\n",
-    "svg .edge{fill:none;stroke:var(--soft);stroke-width:1.2}\n",
-    "svg .arrow,svg .joint{fill:var(--soft)}\n",
-    "svg .node{fill:var(--paper);stroke:var(--s0);stroke-width:2}\n",
     ".legend{display:flex;flex-wrap:wrap;gap:2px 22px;margin:6px 0;padding:0;"
     "list-style:none;font-size:13px}\n",
     ".legend svg{vertical-align:-1px}\n",

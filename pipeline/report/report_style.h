@@ -2,8 +2,9 @@
 #ifndef ESPL_REPORT_REPORT_STYLE_H
 #define ESPL_REPORT_REPORT_STYLE_H
 
-/** CSS in pieces, ends with NULL; without '<' and '&', so that it stands in a <style> element of
- * HTML and XML alike. */
+/** CSS in pieces, end with NULL; without '<' and '&', so that they stand in a <style> element of
+ * HTML and XML alike. A page has both; a drawing in a file of its own has the first. */
+extern const char *const espl_svg_style[];
 extern const char *const espl_report_style[];
 
 #endif

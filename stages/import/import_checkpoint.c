@@ -62,24 +62,29 @@ static enum espl_status fail_file(const char *path, struct espl_error *err)
     return espl_hint(err, "name the folder that holds config.json and the *.safetensors files");
 }
 
-/* arch: what the job says; it must not contradict a model_type that is known. */
+/* arch: what the job says; it must not contradict what config.json says when that is known. */
 static enum espl_status apply_arch(struct espl_import_checkpoint *checkpoint, json_t *hf,
                                    const char *arch, struct espl_error *err)
 {
     const char *type = json_string_value(json_object_get(hf, "model_type"));
-    const struct espl_arch *known = espl_arch_find(type);
+    const struct espl_arch *known = espl_arch_of_config(hf);
+    const char *key = type != NULL ? "model_type" : "architecture";
+    if (type == NULL) {
+        type = json_string_value(json_object_get(hf, "architecture"));
+    }
     if (arch == NULL || (known != NULL && strcmp(known->name, arch) == 0)) {
         return ESPL_OK;
     }
     if (known != NULL) {
-        (void)espl_fail(err, ESPL_E_KIND, "arch is '%s', but config.json says model_type '%s'",
-                        arch, type);
+        (void)espl_fail(err, ESPL_E_KIND, "arch is '%s', but config.json says %s '%s'", arch, key,
+                        type);
         (void)espl_blame(err, "param:arch");
         return espl_hint(err, "leave arch out, or name the right checkpoint");
     }
-    (void)espl_buf_printf(&checkpoint->notes, "read as %s, as arch says; config.json says %s%s%s\n",
-                          arch, type != NULL ? "model_type '" : "nothing", type != NULL ? type : "",
-                          type != NULL ? "'" : "");
+    (void)espl_buf_printf(&checkpoint->notes,
+                          "read as %s, as arch says; config.json says %s%s%s%s\n", arch,
+                          type != NULL ? key : "nothing", type != NULL ? " '" : "",
+                          type != NULL ? type : "", type != NULL ? "'" : "");
     if (json_object_set_new(hf, "model_type", json_string(arch)) != 0) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for config.json");
     }
@@ -126,20 +131,41 @@ static enum espl_status read_config(struct espl_import_checkpoint *checkpoint, c
     return status;
 }
 
-/* Only types that weights have; the model's dtype is that of its largest table. */
-static enum espl_status check_types(struct espl_import_checkpoint *checkpoint,
-                                    struct espl_error *err)
+/* Parts of one tensor have one type, one that weights have. */
+static enum espl_status check_tensor_type(const struct espl_import_checkpoint *checkpoint,
+                                          size_t index, struct espl_error *err)
 {
-    struct espl_model_config *config = &checkpoint->config;
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        const struct espl_safetensor *tensor = checkpoint->sources[i];
+    const struct espl_safetensor *first = checkpoint->sources[index];
+    for (size_t part = 0; part < espl_import_part_count(checkpoint, index); part++) {
+        const struct espl_safetensor *tensor = espl_import_part(checkpoint, index, part);
         if (tensor->foreign[0] != '\0' || !espl_element_is_weight(tensor->dtype)) {
             (void)espl_fail(
                 err, ESPL_E_UNSUPPORTED, "tensor '%s' has elements of type %s", tensor->name,
                 tensor->foreign[0] != '\0' ? tensor->foreign : espl_dtype_name(tensor->dtype));
             return espl_hint(err, "weights of type f16, bf16 and f32 can be imported");
         }
-        if (checkpoint->specs[i].role != ESPL_ROLE_EMBEDDING) {
+        if (tensor->dtype != first->dtype) {
+            return espl_fail(err, ESPL_E_UNSUPPORTED,
+                             "tensor '%s' is %s, but '%s', which it is joined with, is %s",
+                             tensor->name, espl_dtype_name(tensor->dtype), first->name,
+                             espl_dtype_name(first->dtype));
+        }
+    }
+    return ESPL_OK;
+}
+
+/* The model's dtype is that of its largest table. */
+static enum espl_status check_types(struct espl_import_checkpoint *checkpoint,
+                                    struct espl_error *err)
+{
+    struct espl_model_config *config = &checkpoint->config;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct espl_safetensor *tensor = checkpoint->sources[i];
+        const enum espl_status status = check_tensor_type(checkpoint, i, err);
+        if (status != ESPL_OK) {
+            return status;
+        }
+        if (checkpoint->specs[i].role != ESPL_ROLE_EMBEDDING || checkpoint->specs[i].is_bias) {
             continue;
         }
         const char *stored = espl_dtype_name(tensor->dtype);
@@ -199,6 +225,15 @@ enum espl_status espl_import_checkpoint_open(const char *path, const char *arch,
     return ESPL_OK;
 }
 
+size_t espl_import_part_count(const struct espl_import_checkpoint *checkpoint, size_t index)
+{
+    size_t count = 1;
+    while (count < ESPL_ARCH_MAX_PARTS && espl_import_part(checkpoint, index, count) != NULL) {
+        count++;
+    }
+    return count;
+}
+
 void espl_import_checkpoint_close(struct espl_import_checkpoint *checkpoint)
 {
     if (checkpoint == NULL) {
@@ -208,5 +243,6 @@ void espl_import_checkpoint_close(struct espl_import_checkpoint *checkpoint)
     espl_buf_free(&checkpoint->notes);
     free(checkpoint->specs);
     free(checkpoint->sources);
+    free(checkpoint->parts);
     free(checkpoint);
 }

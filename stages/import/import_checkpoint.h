@@ -12,9 +12,13 @@ struct espl_import_checkpoint {
     struct espl_model_config config; /* dtype: of the stored embedding */
     char config_path[ESPL_PATH_MAX];
     struct espl_safetensors *files;
-    struct espl_tensor_spec *specs; /* canonical order */
+    /* Canonical order. Names are those of the naming scheme that the files follow, and file_shape
+     * that of one part where a tensor is stored as several. */
+    struct espl_tensor_spec *specs;
     size_t count;
-    const struct espl_safetensor **sources; /* of each spec; borrowed from files */
+    const struct espl_safetensor **sources; /* first part of each spec; borrowed from files */
+    /* Parts 1 and 2 of each spec (query, key, value in files of their own); NULL = not in parts. */
+    const struct espl_safetensor *(*parts)[ESPL_ARCH_MAX_PARTS - 1];
     /* An lm_head that is stored although the embeddings are tied: must equal them. NULL = none. */
     const struct espl_safetensor *spare_head;
     struct espl_buf notes; /* remarks for the user, a line each */
@@ -26,6 +30,14 @@ struct espl_import_checkpoint {
 enum espl_status espl_import_checkpoint_open(const char *path, const char *arch,
                                              struct espl_import_checkpoint **out,
                                              struct espl_error *err);
+/** Part `part` of a tensor, or NULL; part 0 is its source. */
+static inline const struct espl_safetensor *
+espl_import_part(const struct espl_import_checkpoint *checkpoint, size_t index, size_t part)
+{
+    return part == 0 ? checkpoint->sources[index] : checkpoint->parts[index][part - 1];
+}
+/** How many parts a tensor is stored as: 1 or more. */
+size_t espl_import_part_count(const struct espl_import_checkpoint *checkpoint, size_t index);
 void espl_import_checkpoint_close(struct espl_import_checkpoint *checkpoint);
 
 #endif

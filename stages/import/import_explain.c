@@ -282,8 +282,8 @@ static size_t count_alike(const struct view *view)
     for (size_t i = 0; i < view->problems->wrong_count; i++) {
         const struct espl_tensor_spec *other = spec_at(view, view->problems->wrong, i);
         const struct espl_safetensor *source = source_at(view, view->problems->wrong, i);
-        alike += other->rank == spec->rank && source->rank == tensor->rank &&
-                 memcmp(other->shape, spec->shape, sizeof spec->shape) == 0 &&
+        alike += other->file_rank == spec->file_rank && source->rank == tensor->rank &&
+                 memcmp(other->file_shape, spec->file_shape, sizeof spec->file_shape) == 0 &&
                  memcmp(source->shape, tensor->shape, sizeof tensor->shape) == 0;
     }
     return alike;
@@ -296,7 +296,7 @@ static void say_shapes(const struct view *view, struct espl_error *err)
     char stored[96];
     char expected[96];
     espl_import_print_shape(tensor->rank, tensor->shape, stored);
-    espl_import_print_shape(spec->rank, spec->shape, expected);
+    espl_import_print_shape(spec->file_rank, spec->file_shape, expected);
     (void)espl_fail(err, ESPL_E_KIND, "tensor '%s' has shape %s, expected %s", tensor->name, stored,
                     expected);
     const size_t alike = count_alike(view);

@@ -51,16 +51,20 @@ enum espl_status espl_import_choose(struct espl_import_checkpoint *checkpoint,
     for (size_t i = 0; i < checkpoint->count; i++) {
         const enum espl_dtype stored = checkpoint->sources[i]->dtype;
         const enum espl_dtype target = target_dtype(dtype, stored);
-        converted = target != stored && converted == NULL ? checkpoint->specs[i].name : converted;
-        bytes += checkpoint->sources[i]->bytes / espl_dtype_size(stored) * espl_dtype_size(target);
-        if (checkpoint->specs[i].role == ESPL_ROLE_EMBEDDING) {
+        const size_t parts = espl_import_part_count(checkpoint, i);
+        converted = (target != stored || parts > 1) && converted == NULL ? checkpoint->specs[i].name
+                                                                         : converted;
+        bytes += parts * (checkpoint->sources[i]->bytes / espl_dtype_size(stored)) *
+                 espl_dtype_size(target);
+        if (checkpoint->specs[i].role == ESPL_ROLE_EMBEDDING && !checkpoint->specs[i].is_bias) {
             (void)snprintf(checkpoint->config.dtype, sizeof checkpoint->config.dtype, "%s",
                            espl_dtype_name(target));
         }
     }
     if (storage == ESPL_IMPORT_STORAGE_REFERENCE && converted != NULL) {
         (void)espl_fail(err, ESPL_E_KIND,
-                        "tensor '%s' must be converted, which a reference to its file cannot do",
+                        "tensor '%s' must be converted or joined, which a reference to its file "
+                        "cannot do",
                         converted);
         (void)espl_blame(err, "param:storage");
         return espl_hint(err, "use storage: copy, or dtype: keep");
@@ -113,25 +117,30 @@ static enum espl_status for_pieces(struct transfer *transfer, size_t index, piec
     const size_t cols = (size_t)spec->shape[1];
     const size_t size = espl_dtype_size(source->dtype);
     const uint64_t step = transfer->piece_elements / cols;
+    const uint64_t part_rows = spec->shape[0] / espl_import_part_count(transfer->checkpoint, index);
     uint64_t nan = 0;
     uint64_t infinite = 0;
     enum espl_status status = ESPL_OK;
 
-    for (uint64_t row = 0; status == ESPL_OK && row < spec->shape[0]; row += step) {
-        const uint64_t left = spec->shape[0] - row;
+    for (uint64_t row = 0; status == ESPL_OK && row < spec->shape[0];) {
+        const struct espl_safetensor *part =
+            espl_import_part(transfer->checkpoint, index, (size_t)(row / part_rows));
+        const uint64_t left = part_rows - row % part_rows;
         const uint64_t rows = left < step ? left : step;
         const size_t elements = (size_t)rows * cols;
         if (cancelled(transfer)) {
             return espl_fail(err, ESPL_E_CANCELLED, "stopped at tensor '%s'", spec->name);
         }
-        status = espl_safetensors_read(transfer->checkpoint->files, source, row * cols * size,
-                                       transfer->stored, elements * size, err);
+        status =
+            espl_safetensors_read(transfer->checkpoint->files, part, row % part_rows * cols * size,
+                                  transfer->stored, elements * size, err);
         if (status == ESPL_OK) {
             espl_element_count_odd(source->dtype, transfer->stored, elements, &nan, &infinite);
             status = visit(transfer, index, rows, elements, state, err);
         }
         advance(transfer,
                 elements * espl_dtype_size(target_dtype(transfer->choice->dtype, source->dtype)));
+        row += rows;
     }
     report_odd(transfer, spec->name, nan, infinite);
     return status;
@@ -238,6 +247,9 @@ static enum espl_status check_spare_head(struct transfer *transfer, struct espl_
         if (transfer->checkpoint->specs[i].role == ESPL_ROLE_EMBEDDING) {
             embedding = transfer->checkpoint->sources[i];
         }
+    }
+    if (embedding == NULL) {
+        return espl_fail(err, ESPL_E_INTERNAL, "a checkpoint without embeddings passed its check");
     }
     same = head->dtype == embedding->dtype && head->bytes == embedding->bytes;
     for (uint64_t at = 0; same && at < head->bytes; at += PIECE_ELEMENTS) {

@@ -1,6 +1,7 @@
-/* import: reads a checkpoint folder of HF transformers, writes a dense model. */
+/* import: reads a checkpoint folder of HF transformers or timm, writes a dense model. */
 #include "engine/stage.h"
 
+#include "datasets/source.h"
 #include "model/model.h"
 #include "stages/import/import_checkpoint.h"
 #include "stages/import/import_transfer.h"
@@ -9,23 +10,30 @@
 #include <string.h>
 
 struct import_params {
-    const char *checkpoint;
+    const char *checkpoint; /* one of these two */
+    const char *source;
     int arch; /* index into arch_choices; 0 = auto */
     int dtype;
     int storage;
 };
 
-static const char *const arch_choices[] = {"auto", "llama", "opt", "qwen2", NULL};
+static const char *const arch_choices[] = {"auto", "llama", "opt", "qwen2", "vit", "swin", NULL};
 static const char *const dtype_choices[] = {"keep", "f16", "bf16", "f32", NULL};
 static const char *const storage_choices[] = {"auto", "copy", "reference", NULL};
 
 static const struct espl_param params_table[] = {
     {.name = "checkpoint",
-     .help = "folder with config.json and safetensors files, as HF transformers saves it",
+     .help = "folder with config.json and safetensors files, as HF transformers and timm save it",
      .unit = "",
      .type = ESPL_PARAM_PATH,
-     .flags = ESPL_PARAM_INPUT_PATH,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
      .offset = offsetof(struct import_params, checkpoint)},
+    {.name = "source",
+     .help = "a model that `espalier fetch` brought, instead of a folder: qwen2-0.5b",
+     .unit = "",
+     .type = ESPL_PARAM_STRING,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_NO_HASH, /* its files enter the key */
+     .offset = offsetof(struct import_params, source)},
     {.name = "arch",
      .help = "architecture; auto = what config.json says",
      .unit = "",
@@ -58,11 +66,34 @@ static const struct espl_port outputs[] = {
 };
 
 /* Whatever goes wrong with the folder is found at the parameter that names it. */
-static enum espl_status blame_checkpoint(enum espl_status status, struct espl_error *err)
+static enum espl_status blame_checkpoint(const struct import_params *params,
+                                         enum espl_status status, struct espl_error *err)
 {
     if (status != ESPL_OK && err != NULL && err->blame[0] == '\0') {
-        (void)espl_blame(err, "param:checkpoint");
+        (void)espl_blame(err, params->source != NULL ? "param:source" : "param:checkpoint");
     }
+    return status;
+}
+
+static enum espl_status open_folder(const struct import_params *params, const char *arch,
+                                    struct espl_import_checkpoint **checkpoint,
+                                    struct espl_error *err)
+{
+    struct espl_source source = {.count = 0};
+    if ((params->checkpoint != NULL) == (params->source != NULL)) {
+        (void)espl_fail(err, ESPL_E_JOB,
+                        params->source != NULL ? "import takes 'checkpoint' or 'source', not both"
+                                               : "import needs a 'checkpoint' or a 'source'");
+        return espl_hint(err, "checkpoint: folder, or source: name of a fetched model");
+    }
+    if (params->checkpoint != NULL) {
+        return espl_import_checkpoint_open(params->checkpoint, arch, checkpoint, err);
+    }
+    enum espl_status status = espl_source_find(params->source, &source, err);
+    if (status == ESPL_OK) {
+        status = espl_import_checkpoint_open(source.folder, arch, checkpoint, err);
+    }
+    espl_source_free(&source);
     return status;
 }
 
@@ -71,16 +102,15 @@ static enum espl_status open_checkpoint(const struct import_params *params,
                                         struct espl_import_choice *choice, struct espl_error *err)
 {
     const char *arch = params->arch == 0 ? NULL : arch_choices[params->arch];
-    enum espl_status status =
-        espl_import_checkpoint_open(params->checkpoint, arch, checkpoint, err);
+    enum espl_status status = open_folder(params, arch, checkpoint, err);
     if (status == ESPL_OK) {
         status = espl_import_choose(*checkpoint, (enum espl_import_dtype)params->dtype,
                                     (enum espl_import_storage)params->storage, choice, err);
     }
-    return blame_checkpoint(status, err);
+    return blame_checkpoint(params, status, err);
 }
 
-static enum espl_status add_files(struct espl_plan_ctx *ctx,
+static enum espl_status add_files(struct espl_plan_ctx *ctx, const struct import_params *params,
                                   const struct espl_import_checkpoint *checkpoint,
                                   struct espl_error *err)
 {
@@ -90,7 +120,7 @@ static enum espl_status add_files(struct espl_plan_ctx *ctx,
         status =
             espl_plan_add_file(ctx, "weights", espl_safetensors_file(checkpoint->files, i), err);
     }
-    return blame_checkpoint(status, err);
+    return blame_checkpoint(params, status, err);
 }
 
 /* One warning or log line for each remark. */
@@ -115,14 +145,15 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *params,
     struct espl_import_checkpoint *checkpoint = NULL;
     struct espl_import_choice choice;
     enum espl_status status = open_checkpoint(params, &checkpoint, &choice, err);
-    if (status == ESPL_OK) {
-        status = add_files(ctx, checkpoint, err);
+    if (status == ESPL_OK && checkpoint != NULL) {
+        status = add_files(ctx, params, checkpoint, err);
     }
     if (status == ESPL_OK) {
         each_note(checkpoint, ctx, NULL);
         espl_plan_set_output(ctx, "model", espl_model_description(&checkpoint->config));
         est->host_bytes = (uint64_t)64 << 20;
         est->output_bytes = choice.output_bytes;
+        est->flop = (double)choice.tensor_bytes; /* each byte is hashed, and perhaps copied */
         (void)snprintf(est->note, sizeof est->note, "%s, %.1f M parameters, %s, %s",
                        checkpoint->config.architecture,
                        (double)espl_arch_parameters(&checkpoint->config) / 1e6,
@@ -166,29 +197,33 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, stru
         .user = ctx, .progress = on_progress, .cancelled = on_cancelled, .log = espl_ctx_log(ctx)};
 
     enum espl_status status = open_checkpoint(params, &checkpoint, &choice, err);
-    if (status == ESPL_OK) {
+    if (status == ESPL_OK && checkpoint != NULL) {
         each_note(checkpoint, NULL, espl_ctx_log(ctx));
         status = blame_checkpoint(
+            params,
             espl_import_transfer(checkpoint, &choice, espl_ctx_output(ctx, "model"), &hooks, err),
             err);
     }
-    if (status == ESPL_OK) {
+    if (status == ESPL_OK && checkpoint != NULL) {
         status = report_metrics(ctx, checkpoint, &choice, err);
     }
     espl_import_checkpoint_close(checkpoint);
     return status == ESPL_E_CANCELLED ? espl_ctx_stop(ctx, err) : status;
 }
 
-static enum espl_status still_valid(struct espl_artifact *cached, const void *params, bool *valid,
+static enum espl_status still_valid(const struct espl_store *store, bool rehash,
+                                    struct espl_artifact *cached, const void *params, bool *valid,
                                     char stale[160], struct espl_error *err)
 {
+    (void)rehash;
+    (void)store;
     (void)params;
     return espl_import_still_valid(cached, valid, stale, err);
 }
 
 const struct espl_stage espl_stage_import = {
     .name = "import",
-    .summary = "read a checkpoint of HF transformers (safetensors)",
+    .summary = "reads a checkpoint of HF transformers or timm (safetensors)",
     .cache_version = 1,
     .params = params_table,
     .params_size = sizeof(struct import_params),

@@ -2,8 +2,10 @@
 #include "engine/stage.h"
 #include "core/checked.h"
 #include "core/fs.h"
+#include "datasets/text.h"
 #include "datasets/tokenizer.h"
 #include "datasets/windows.h"
+#include "stages/tokens/token_source.h"
 #include "stages/tokens/token_stream.h"
 
 #include <stdio.h>
@@ -14,7 +16,9 @@ enum { FIRST_IDS = 8, MAX_SAMPLES = 1 << 20, MAX_SEQUENCE = 1 << 20 };
 
 struct params {
     const char *tokenizer;
+    const char *tokenizer_source; /* instead of tokenizer */
     struct espl_list text;
+    const char *source; /* instead of text */
     const char *ids;
     int documents;
     int64_t samples;
@@ -33,6 +37,12 @@ static const struct espl_param param_table[] = {
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
      .offset = offsetof(struct params, tokenizer)},
+    {.name = "tokenizer_source",
+     .help = "a model that `espalier fetch` brought, for its tokenizer: qwen2-0.5b",
+     .unit = "",
+     .type = ESPL_PARAM_STRING,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_NO_HASH, /* its files enter the key */
+     .offset = offsetof(struct params, tokenizer_source)},
     {.name = "text",
      .help = "UTF-8 text files, plain or .xz, .gz, .bz2, .zst; several are joined with nothing "
              "between",
@@ -40,6 +50,13 @@ static const struct espl_param param_table[] = {
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_LIST | ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
      .offset = offsetof(struct params, text)},
+    {.name = "source",
+     .help = "a text that `espalier fetch` brought, instead of files: wikitext2, or "
+             "wikitext2/wiki.valid.raw",
+     .unit = "",
+     .type = ESPL_PARAM_STRING,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_NO_HASH, /* its files enter the key */
+     .offset = offsetof(struct params, source)},
     {.name = "ids",
      .help = "ready-made ids instead of a text: a raw file of little-endian int32",
      .unit = "",
@@ -109,6 +126,14 @@ static enum espl_status blame(struct espl_error *err, enum espl_status status, c
         (void)espl_blame(err, what);
     }
     return status;
+}
+
+/* Puts the paths of fetched sets in the place of their names. */
+static enum espl_status resolve(struct params *params, struct espl_token_source *source,
+                                struct espl_error *err)
+{
+    return espl_token_source_find(params->source, &params->text, params->tokenizer_source,
+                                  &params->tokenizer, source, err);
 }
 
 static enum espl_status check_combination(const struct params *params, struct espl_error *err)
@@ -195,14 +220,52 @@ static enum espl_status describe_tokenizer(const struct params *params, json_t *
     return ok ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for the plan");
 }
 
-static enum espl_status plan_tokens(struct espl_plan_ctx *ctx, const void *raw_params,
-                                    struct espl_estimate *est, struct espl_error *err)
+/* Are `count` ids in one document enough for what is asked? */
+static enum espl_status check_count(const struct params *params, size_t count,
+                                    struct espl_error *err)
 {
-    const struct params *const params = raw_params;
+    const char *what = params->ids != NULL ? "param:ids" : "param:text";
+    if (count == 0 || count < (size_t)params->sequence_length) {
+        (void)espl_fail(err, ESPL_E_CORRUPT,
+                        "the text has %zu tokens, fewer than one window of sequence_length %lld",
+                        count, (long long)params->sequence_length);
+        return espl_blame(err, what);
+    }
+    return ESPL_OK;
+}
+
+/* An ids file that is not compressed tells its count by its size: too few are known before anything
+ * runs. *count: 0 = not known. */
+static enum espl_status plan_count(const struct params *params, uint64_t bytes, uint64_t *count,
+                                   struct espl_error *err)
+{
+    const bool plain = params->ids != NULL && !espl_text_is_compressed(params->ids);
+    *count = plain ? bytes / sizeof(int32_t) : 0;
+    if (params->samples == 0 || !plain) {
+        return plain ? check_count(params, (size_t)*count, err) : ESPL_OK;
+    }
+    if (*count <= (uint64_t)params->sequence_length) {
+        (void)espl_fail(err, ESPL_E_CORRUPT,
+                        "'%s' has %llu ids, too few to draw a window of sequence_length %lld",
+                        params->ids, (unsigned long long)*count,
+                        (long long)params->sequence_length);
+        (void)espl_hint(err, "a document must be longer than a window");
+        return espl_blame(err, "param:sequence_length");
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status plan_resolved(struct espl_plan_ctx *ctx, const struct params *params,
+                                      struct espl_estimate *est, struct espl_error *err)
+{
     uint64_t text_bytes = 0;
+    uint64_t count = 0;
     enum espl_status status = check_combination(params, err);
     if (status == ESPL_OK) {
         status = plan_files(ctx, params, &text_bytes, err);
+    }
+    if (status == ESPL_OK) {
+        status = plan_count(params, text_bytes, &count, err);
     }
     if (status != ESPL_OK) {
         return status;
@@ -213,8 +276,9 @@ static enum espl_status plan_tokens(struct espl_plan_ctx *ctx, const void *raw_p
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the plan");
     }
     const uint64_t window_ids = (uint64_t)params->samples * (uint64_t)params->sequence_length;
-    if (params->samples > 0 &&
-        json_object_set_new(description, "count", json_integer((json_int_t)window_ids)) != 0) {
+    count = params->samples > 0 ? window_ids : count;
+    if (count > 0 &&
+        json_object_set_new(description, "count", json_integer((json_int_t)count)) != 0) {
         status = espl_fail(err, ESPL_E_NOMEM, "out of memory for the plan");
     }
     if (status == ESPL_OK && params->tokenizer != NULL) {
@@ -233,6 +297,20 @@ static enum espl_status plan_tokens(struct espl_plan_ctx *ctx, const void *raw_p
         (void)snprintf(est->note, sizeof est->note, "ids of an unknown tokenizer");
     }
     return ESPL_OK;
+}
+
+static enum espl_status plan_tokens(struct espl_plan_ctx *ctx, const void *raw_params,
+                                    struct espl_estimate *est, struct espl_error *err)
+{
+    struct params params = *(const struct params *)raw_params;
+    struct espl_token_source source;
+    enum espl_status status = resolve(&params, &source, err);
+    if (status == ESPL_OK) {
+        status = plan_resolved(ctx, &params, est, err);
+    }
+    espl_token_source_blame(&source, status, err);
+    espl_token_source_free(&source);
+    return status;
 }
 
 /* ---- run ---- */
@@ -278,13 +356,7 @@ static enum espl_status gather_all(struct espl_stage_ctx *ctx, const struct para
         result->count += count;
         espl_ctx_progress(ctx, i + 1, documents, "document");
     }
-    if (result->count == 0 || result->count < (size_t)params->sequence_length) {
-        (void)espl_fail(err, ESPL_E_CORRUPT,
-                        "the text has %zu tokens, fewer than one window of sequence_length %lld",
-                        result->count, (long long)params->sequence_length);
-        return espl_blame(err, params->ids != NULL ? "param:ids" : "param:text");
-    }
-    return ESPL_OK;
+    return check_count(params, result->count, err);
 }
 
 static enum espl_status draw_windows(struct espl_stage_ctx *ctx, const struct params *params,
@@ -400,10 +472,9 @@ static void log_result(struct espl_stage_ctx *ctx, const struct params *params,
     }
 }
 
-static enum espl_status run_tokens(struct espl_stage_ctx *ctx, const void *raw_params,
-                                   struct espl_error *err)
+static enum espl_status run_resolved(struct espl_stage_ctx *ctx, const struct params *params,
+                                     struct espl_error *err)
 {
-    const struct params *const params = raw_params;
     struct espl_tokenizer *tokenizer = NULL;
     struct result result = {0};
     enum espl_status status = check_combination(params, err);
@@ -439,6 +510,20 @@ static enum espl_status run_tokens(struct espl_stage_ctx *ctx, const void *raw_p
     free(result.ids);
     espl_token_stream_close(result.stream);
     espl_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static enum espl_status run_tokens(struct espl_stage_ctx *ctx, const void *raw_params,
+                                   struct espl_error *err)
+{
+    struct params params = *(const struct params *)raw_params;
+    struct espl_token_source source;
+    enum espl_status status = resolve(&params, &source, err);
+    if (status == ESPL_OK) {
+        status = run_resolved(ctx, &params, err);
+    }
+    espl_token_source_blame(&source, status, err);
+    espl_token_source_free(&source);
     return status;
 }
 

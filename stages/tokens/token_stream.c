@@ -240,17 +240,18 @@ static enum espl_status read_ids(struct espl_token_stream *stream, const char *p
                            "every second id of '%s' is 0: it looks like 64-bit ids", path);
         (void)espl_hint(err, "write int32, for example with numpy: ids.astype('<i4').tofile(path)");
     }
+    if (status != ESPL_OK) {
+        return status;
+    }
     struct tokenised *const document = calloc(1, sizeof *document);
-    if (status == ESPL_OK && document == NULL) {
-        status = out_of_memory(err);
+    if (document == NULL) {
+        return out_of_memory(err);
     }
+    *document = (struct tokenised){(int32_t *)(void *)stream->text, len / 4};
+    stream->text = NULL; /* the document owns it now */
     stream->documents = document;
-    if (status == ESPL_OK && document != NULL) {
-        stream->count = 1;
-        *document = (struct tokenised){(int32_t *)(void *)stream->text, len / 4};
-        stream->text = NULL; /* the document owns it now */
-    }
-    return status;
+    stream->count = 1;
+    return ESPL_OK;
 }
 
 enum espl_status espl_token_stream_open_ids(const char *path, struct espl_token_stream **out,

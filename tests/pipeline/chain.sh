@@ -43,3 +43,5 @@ no_half_artifact() {
 }
 
 job "$work/chain.yaml"
+# shellcheck disable=SC2034
+stages=$(grep -c '^  - id: ' "$work/chain.yaml")

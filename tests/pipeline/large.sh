@@ -4,7 +4,7 @@
 . "$(dirname "$0")/chain.sh"
 bytes=$1
 limit=700000000
-"$ESPALIER" synth "$work/checkpoint" --shape llama-2-7b --bytes "$bytes" 2>"$work/log" >/dev/null || fail "$(cat "$work/log")"
+"$ESPALIER" synth "$work/checkpoint" --shape llama-2-7b --size "${bytes}B" 2>"$work/log" >/dev/null || fail "$(cat "$work/log")"
 cat >"$work/large.yaml" <<TEXT
 version: 1
 name: large

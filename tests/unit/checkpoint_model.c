@@ -2,6 +2,7 @@
 
 #include "core/fs.h"
 #include "model/safetensors.h"
+#include "support/temp_folder.h"
 
 #include <errno.h>
 #include <math.h>
@@ -132,7 +133,7 @@ enum espl_status checkpoint_model_open_damaged(const char *weights_dir, const ch
                                                int64_t layer, enum espl_role role,
                                                struct espl_model **out, struct espl_error *err)
 {
-    char folder[] = "/tmp/espalier-test-XXXXXX";
+    char folder[ESPL_PATH_MAX];
     char path[ESPL_PATH_MAX];
     struct espl_model_config config;
     const struct damage damage = {.layer = layer, .role = role};
@@ -140,9 +141,7 @@ enum espl_status checkpoint_model_open_damaged(const char *weights_dir, const ch
     if (status != ESPL_OK) {
         return status;
     }
-    if (mkdtemp(folder) == NULL) {
-        return espl_fail_errno(err, errno, "cannot create a temporary folder");
-    }
+    temp_folder_make(folder);
     status = espl_fs_join(path, folder, "model.h5", err);
     if (status == ESPL_OK) {
         status = write_artifact(weights_dir, &config, &damage, path, err);

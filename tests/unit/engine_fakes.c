@@ -1,5 +1,7 @@
 #include "engine_fakes.h"
 
+#include "support/temp_folder.h"
+
 #include "artifact/kinds.h"
 
 #include <stdio.h>
@@ -262,9 +264,12 @@ static const struct espl_param export_table[] = {
     {0},
 };
 
-static enum espl_status export_still_valid(struct espl_artifact *cached, const void *params,
+static enum espl_status export_still_valid(const struct espl_store *store, bool rehash,
+                                           struct espl_artifact *cached, const void *params,
                                            bool *valid, char stale[160], struct espl_error *err)
 {
+    (void)rehash;
+    (void)store;
     (void)cached;
     (void)params;
     (void)err;
@@ -392,9 +397,7 @@ const struct espl_plan_stage *fakes_find(const struct espl_plan *plan, const cha
 
 void fakes_make_folder(char folder[ESPL_PATH_MAX])
 {
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(folder, ESPL_PATH_MAX, "%s/espl-engine-XXXXXX", base != NULL ? base : "/tmp");
-    assert_non_null(mkdtemp(folder));
+    temp_folder_make(folder);
 }
 
 void fakes_remove_folder(const char *folder)

@@ -1,4 +1,9 @@
 espl_unit_test(test_exec LINK espl_engine SOURCES exec_fakes.c)
+espl_unit_test(test_exec_resume LINK espl_engine SOURCES exec_fakes.c)
+espl_unit_test(test_exec_stop LINK espl_engine SOURCES exec_fakes.c)
+if(NOT ESPL_SANITIZE) # the sanitizers' own memory is far above any limit
+    espl_unit_test(test_exec_limits LINK espl_engine SOURCES exec_fakes.c)
+endif()
 espl_unit_test(test_exec_drivers LINK espl_engine SOURCES exec_fakes.c TIMEOUT 300)
 espl_unit_test(test_stage_ctx LINK espl_engine SOURCES exec_fakes.c)
 espl_unit_test(test_database LINK espl_engine SOURCES exec_fakes.c)

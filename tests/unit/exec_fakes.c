@@ -1,5 +1,7 @@
 #include "exec_fakes.h"
 
+#include "support/temp_folder.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -20,8 +22,8 @@ struct work_params {
     const char *counter;
 };
 
-static const char *const actions[] = {"none", "fail",     "crash", "exit", "ignore",
-                                      "nan",  "no-space", "print", NULL};
+static const char *const actions[] = {"none", "fail",     "crash", "exit",  "ignore",
+                                      "nan",  "no-space", "print", "hoard", NULL};
 
 static const struct espl_param work_table[] = {
     {.name = "value",
@@ -111,6 +113,12 @@ static enum espl_status act(struct espl_stage_ctx *ctx, const struct work_params
         (void)fprintf(stderr, "words on stderr\n");
         espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN, "words in the log");
         break;
+    case WORK_HOARD: {
+        void *const volatile memory = malloc((size_t)2 << 30); /* never touched */
+        const bool got = memory != NULL;
+        free(memory);
+        return got ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for 2 GiB");
+    }
     case WORK_NONE:
     case WORK_IGNORE:
         break;
@@ -286,19 +294,28 @@ const struct espl_stage *const exec_fake_stages[] = {&exec_fake_work, &exec_fake
 
 /* ---- the fixture ---- */
 
+const char exec_chain[] = "version: 1\n"
+                          "name: chain\n"
+                          "seed: 7\n"
+                          "stages:\n"
+                          "  - id: first\n"
+                          "    use: work\n"
+                          "    with: {value: 2, steps: 3, counter: \"%s\"}\n"
+                          "  - id: second\n"
+                          "    use: work\n"
+                          "    in: {a: first}\n"
+                          "    with: {value: 10, counter: \"%s\"}\n";
+
 int exec_fixture_setup(void **state)
 {
     struct exec_fixture *fixture = calloc(1, sizeof *fixture);
-    const char *tmp = getenv("TMPDIR");
     /* Memory when there is some: these tests kill processes, not machines, and sync all the time.
      */
     const char *usual = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     char root[ESPL_PATH_MAX];
     assert_non_null(fixture);
     espl_artifact_library_init();
-    (void)snprintf(fixture->folder, sizeof fixture->folder, "%s/espl-exec-XXXXXX",
-                   tmp != NULL ? tmp : usual);
-    assert_non_null(mkdtemp(fixture->folder));
+    temp_folder_make_below(fixture->folder, usual);
     assert_int_equal(espl_fs_join(fixture->counter, fixture->folder, "counter", NULL), ESPL_OK);
     assert_int_equal(espl_fs_join(root, fixture->folder, "results", NULL), ESPL_OK);
     assert_int_equal(espl_store_open(root, &fixture->store, NULL), ESPL_OK);
@@ -448,4 +465,35 @@ size_t exec_fixture_names(const struct exec_fixture *fixture, const char *dir, c
     }
     espl_fs_free_names(names, count);
     return found;
+}
+
+double exec_number_at(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+const char *exec_text_at(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    assert_non_null(text);
+    return text;
+}
+
+void exec_fixture_check_states(const struct exec_fixture *fixture, const char *expected)
+{
+    struct espl_buf text;
+    size_t index = 0;
+    json_t *stage = NULL;
+    json_t *record = exec_fixture_record(fixture);
+    espl_buf_init(&text, 4096);
+    json_array_foreach(json_object_get(record, "stages"), index, stage)
+    {
+        (void)espl_buf_printf(&text, "%s %s\n", exec_text_at(stage, "id"),
+                              exec_text_at(stage, "state"));
+    }
+    assert_string_equal(espl_buf_text(&text), expected);
+    espl_buf_free(&text);
+    json_decref(record);
 }

@@ -22,7 +22,8 @@ enum work_action {
     WORK_IGNORE,  /* from then on does not look whether it is cancelled */
     WORK_NAN,     /* reports a metric that is no number */
     WORK_NOSPACE, /* fails as a full disk does */
-    WORK_PRINT    /* writes to stdout and stderr, and logs a warning */
+    WORK_PRINT,   /* writes to stdout and stderr, and logs a warning */
+    WORK_HOARD    /* asks for 2 GiB of memory, fails with NOMEM when it does not get them */
 };
 
 extern const struct espl_stage exec_fake_work, exec_fake_split;
@@ -47,6 +48,9 @@ struct exec_fixture {
     const char *until;
 };
 
+/** A job of two stages, the second reading the first. */
+extern const char exec_chain[];
+
 int exec_fixture_setup(void **state);
 int exec_fixture_teardown(void **state);
 /** Plans and runs a job text; "%s" in it stands for the counter file (at most 8 times). */
@@ -55,6 +59,11 @@ enum espl_status exec_fixture_run(struct exec_fixture *fixture, const char *job)
 size_t exec_fixture_count(const struct exec_fixture *fixture, const char *line);
 /** Loads run.json of the last run. New reference. */
 json_t *exec_fixture_record(const struct exec_fixture *fixture);
+/** A number or text of an object; fails the test when there is none. */
+double exec_number_at(const json_t *object, const char *name);
+const char *exec_text_at(const json_t *object, const char *name);
+/** Compares the states of the last run's stages with "first=done second=failed". */
+void exec_fixture_check_states(const struct exec_fixture *fixture, const char *expected);
 /** A text file below results/, malloc'ed; fails the test when it is not there. */
 char *exec_fixture_read(const struct exec_fixture *fixture, const char *name, size_t *len);
 /** Names in a folder below results/ that end with `ending`; the empty guard files of taken-over

@@ -9,7 +9,8 @@ add_library(espl_test_model STATIC model_fixture.c
 target_include_directories(espl_test_model PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(espl_test_model PUBLIC espl_model espl_dep_cmocka)
 
-espl_unit_test(test_import LINK espl_test_model)
+espl_unit_test(test_import LINK espl_test_model SOURCES import_fixture.c)
+espl_unit_test(test_import_fit LINK espl_test_model SOURCES import_fixture.c)
 espl_unit_test(test_export LINK espl_test_model)
 espl_unit_test(test_synth LINK espl_test_model)
 espl_unit_test(test_model_view LINK espl_test_model)

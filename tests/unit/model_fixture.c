@@ -1,5 +1,7 @@
 #include "unit/model_fixture.h"
 
+#include "support/temp_folder.h"
+
 #include "model/arch.h"
 #include "model/checkpoint_writer.h"
 #include "model/element.h"
@@ -26,8 +28,25 @@ static void must(enum espl_status status, const struct espl_error *err)
 
 void fixture_make_dir(char out[ESPL_PATH_MAX])
 {
-    (void)snprintf(out, ESPL_PATH_MAX, "/tmp/espl-model-XXXXXX");
-    assert_non_null(mkdtemp(out));
+    temp_folder_make(out);
+}
+
+int fixture_setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    fixture_make_dir(f->dir);
+    fixture_join(f->folder, f->dir, "checkpoint");
+    *state = f;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    struct fixture *f = *state;
+    temp_folder_remove(f->dir);
+    free(f);
+    return 0;
 }
 
 const char *fixture_join(char out[ESPL_PATH_MAX], const char *dir, const char *name)

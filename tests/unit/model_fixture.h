@@ -6,7 +6,18 @@
 #include "model/config.h"
 #include "model/model.h"
 
-/** Creates a folder of its own under /tmp. */
+/** What a test works with: a folder of its own, and a place for a checkpoint in it. */
+struct fixture {
+    char dir[ESPL_PATH_MAX];
+    char folder[ESPL_PATH_MAX]; /* dir/checkpoint; not made yet */
+    char base[ESPL_PATH_MAX];   /* path of an artifact, where a test needs one */
+    struct espl_error err;
+};
+/** For cmocka: *state becomes a struct fixture. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+
+/** Creates a folder of its own. */
 void fixture_make_dir(char out[ESPL_PATH_MAX]);
 /** dir/name */
 const char *fixture_join(char out[ESPL_PATH_MAX], const char *dir, const char *name);

@@ -1,40 +1,14 @@
 #include "artifact/artifact.h"
 #include "artifact/kinds.h"
 #include "core/fs.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-static char folder[ESPL_PATH_MAX];
 static struct espl_error err;
-
-static int set_up(void **state)
-{
-    (void)state;
-    espl_artifact_library_init();
-    temp_folder_make(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
-}
-
-static const char *below(const char *name)
-{
-    static char paths[2][ESPL_PATH_MAX];
-    static int next;
-    next = 1 - next;
-    assert_int_equal(espl_fs_join(paths[next], folder, name, NULL), ESPL_OK);
-    return paths[next];
-}
 
 static const uint16_t halves[6] = {0x3c00, 0x3c01, 0x3c02, 0x3c03, 0x3c04, 0x3c05};
 static const uint8_t mask_bytes[4] = {0xff, 0x05, 0x01, 0x02};
@@ -443,6 +417,7 @@ static void test_kinds__table_and_acceptance(void **state)
 
 int main(void)
 {
+    espl_artifact_library_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_artifact__content_hash_is_the_documented_one),
         cmocka_unit_test(test_artifact__equal_content_is_equal_bytes),
@@ -457,5 +432,5 @@ int main(void)
         cmocka_unit_test(test_artifact_copy_datasets__equals_the_source),
         cmocka_unit_test(test_kinds__table_and_acceptance),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_folder_set_up, test_folder_tear_down);
 }

@@ -2,8 +2,7 @@
 #include "artifact/artifact.h"
 #include "artifact/h5.h"
 #include "core/fs.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,32 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[ESPL_PATH_MAX];
 static struct espl_error err;
-
-static int set_up(void **state)
-{
-    (void)state;
-    espl_artifact_library_init();
-    temp_folder_make(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
-}
-
-static const char *below(const char *name)
-{
-    static char paths[2][ESPL_PATH_MAX];
-    static int next;
-    next = 1 - next;
-    assert_int_equal(espl_fs_join(paths[next], folder, name, NULL), ESPL_OK);
-    return paths[next];
-}
 
 static struct espl_artifact *create(const char *name, const char *kind)
 {
@@ -86,7 +60,7 @@ static void test_create__refusals(void **state)
                      ESPL_E_INTERNAL);
     assert_int_equal(espl_artifact_create(below("no/a.h5"), "unit/1", &artifact, &err),
                      ESPL_E_NOTFOUND);
-    assert_int_equal(espl_artifact_create(folder, "unit/1", &artifact, &err), ESPL_E_IO);
+    assert_int_equal(espl_artifact_create(test_folder, "unit/1", &artifact, &err), ESPL_E_IO);
     assert_null(artifact);
 }
 
@@ -238,6 +212,7 @@ static void test_open__not_an_artifact(void **state)
     assert_int_equal(espl_fs_write_file(below("empty.h5"), "", 0, &err), ESPL_OK);
     refuse("empty.h5", ESPL_E_CORRUPT, "empty");
     refuse("", ESPL_E_KIND, "not a regular file");
+    assert_string_equal(err.hint, "a folder stands where this file should be: move it away");
     assert_int_equal(mkfifo(below("pipe.h5"), 0600), 0);
     refuse("pipe.h5", ESPL_E_KIND, "not a regular file");
     /* An HDF5 file of another program. */
@@ -526,6 +501,7 @@ static void test_external__bad_references(void **state)
 
 int main(void)
 {
+    espl_artifact_library_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create__refusals),
         cmocka_unit_test(test_create_rows__bad_tensors),
@@ -543,5 +519,5 @@ int main(void)
         cmocka_unit_test(test_external__gone_shrunk_or_changed),
         cmocka_unit_test(test_external__bad_references),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_folder_set_up, test_folder_tear_down);
 }

@@ -19,29 +19,6 @@
 
 enum { SHARD_BYTES = 20000 };
 
-struct fixture {
-    char dir[ESPL_PATH_MAX];
-    char folder[ESPL_PATH_MAX];
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    fixture_make_dir(f->dir);
-    fixture_join(f->folder, f->dir, "checkpoint");
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    (void)espl_fs_remove_tree(f->dir, NULL);
-    free(f);
-    return 0;
-}
-
 /* ---- the table ---- */
 
 enum edit { EDIT_CONFIG, EDIT_HEADER, EDIT_FILE, EDIT_INDEX, EDIT_SHARD };
@@ -223,11 +200,12 @@ static void test_bad_checkpoints__links_to_files_are_followed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_bad_checkpoints__are_refused_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bad_checkpoints__a_cut_file_comes_with_advice, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_bad_checkpoints__links_to_files_are_followed, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_bad_checkpoints__are_refused_by_name, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_bad_checkpoints__a_cut_file_comes_with_advice,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_bad_checkpoints__links_to_files_are_followed,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,11 +297,7 @@ static void test_history__scales_by_flop_then_units_then_not(void **state)
 
 static void make_run(const struct exec_fixture *fixture, const char *id)
 {
-    char rest[256];
-    char path[ESPL_PATH_MAX];
-    (void)snprintf(rest, sizeof rest, "runs/%s", id);
-    (void)espl_fs_join(path, fixture->store.root, rest, NULL);
-    assert_int_equal(mkdir(path, 0777), 0);
+    write_record(fixture, id, id, "[]");
 }
 
 static void test_runs__newest_first_and_names(void **state)
@@ -324,19 +320,73 @@ static void test_runs__newest_first_and_names(void **state)
     assert_int_equal(espl_run_list_read(&fixture->store, "my-job", 2, &list, NULL), ESPL_OK);
     assert_int_equal(list.count, 2);
     espl_run_list_free(&list);
-    assert_int_equal(espl_run_latest(&fixture->store, "job", id, NULL), ESPL_OK);
+    assert_int_equal(espl_run_latest(&fixture->store, "job", NULL, id, NULL), ESPL_OK);
     assert_string_equal(id, "20260512-120412-job-0001");
-    assert_int_equal(espl_run_latest(&fixture->store, "none", id, &err), ESPL_E_NOTFOUND);
-    assert_int_equal(espl_run_resolve(&fixture->store, "my-job", id, NULL), ESPL_OK);
+    assert_int_equal(espl_run_latest(&fixture->store, "none", NULL, id, &err), ESPL_E_NOTFOUND);
+    assert_int_equal(espl_run_resolve(&fixture->store, "my-job", NULL, id, NULL), ESPL_OK);
     assert_string_equal(id, "20260512-120411-my-job-9000");
-    assert_int_equal(espl_run_resolve(&fixture->store, "4e91", id, NULL), ESPL_OK);
+    assert_int_equal(espl_run_resolve(&fixture->store, "4e91", NULL, id, NULL), ESPL_OK);
     assert_string_equal(id, "20260512-120411-my-job-4e91");
-    assert_int_equal(
-        espl_run_resolve(&fixture->store, "results/runs/20250101-000000-my-job-ffff/", id, NULL),
-        ESPL_OK);
+    assert_int_equal(espl_run_resolve(&fixture->store, "results/runs/20250101-000000-my-job-ffff/",
+                                      NULL, id, NULL),
+                     ESPL_OK);
     assert_string_equal(id, "20250101-000000-my-job-ffff");
-    assert_int_equal(espl_run_resolve(&fixture->store, "20260512", id, &err), ESPL_E_KIND);
-    assert_int_equal(espl_run_resolve(&fixture->store, "nothing", id, &err), ESPL_E_NOTFOUND);
+    assert_int_equal(espl_run_resolve(&fixture->store, "20260512", NULL, id, &err), ESPL_E_KIND);
+    assert_int_equal(espl_run_resolve(&fixture->store, "nothing", NULL, id, &err), ESPL_E_NOTFOUND);
+}
+
+struct warnings {
+    size_t count;
+    char last[1024];
+};
+
+static void keep_warning(void *user, enum espl_log_level level, const char *line)
+{
+    struct warnings *warnings = user;
+    assert_int_equal(level, ESPL_LOG_WARN);
+    warnings->count++;
+    (void)snprintf(warnings->last, sizeof warnings->last, "%s", line);
+}
+
+static void test_runs__damaged_records_are_passed_over(void **state)
+{
+    struct exec_fixture *fixture = *state;
+    struct espl_error err;
+    struct warnings warnings = {.count = 0};
+    const struct espl_log log = {keep_warning, &warnings, ESPL_LOG_WARN};
+    char id[ESPL_RUN_ID_MAX];
+    make_run(fixture, "20260512-120411-job-0001");
+    write_record(fixture, "20260512-120412-job-0002", "20260512-120412-other-0002", "[]");
+    assert_int_equal(espl_run_latest(&fixture->store, NULL, &log, id, &err), ESPL_OK);
+    assert_string_equal(id, "20260512-120411-job-0001");
+    assert_int_equal(warnings.count, 1);
+    assert_non_null(strstr(warnings.last, "run '20260512-120412-job-0002' is passed over: "));
+    assert_int_equal(espl_run_resolve(&fixture->store, "job", &log, id, &err), ESPL_OK);
+    assert_string_equal(id, "20260512-120411-job-0001");
+    assert_int_equal(warnings.count, 2);
+    /* Who names a run means that run. */
+    assert_int_equal(espl_run_resolve(&fixture->store, "0002", &log, id, &err), ESPL_OK);
+    assert_string_equal(id, "20260512-120412-job-0002");
+    /* Nothing left to show: the newest one's own error. */
+    write_record(fixture, "20260512-120413-bad-0003", "20260512-120413-other-0003", "[]");
+    assert_int_equal(espl_run_latest(&fixture->store, "bad", &log, id, &err), ESPL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "20260512-120413-bad-0003"));
+    assert_int_equal(warnings.count, 2);
+}
+
+static void test_database__folder_in_its_place(void **state)
+{
+    struct exec_fixture *fixture = *state;
+    struct espl_database *db = NULL;
+    struct espl_error err;
+    char path[ESPL_PATH_MAX];
+    (void)espl_fs_join(path, fixture->store.root, "espalier.db", NULL);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(espl_database_open(&fixture->store, &db, &err), ESPL_E_KIND);
+    assert_non_null(strstr(err.message, "espalier.db' is a folder, not a database"));
+    assert_string_equal(err.hint,
+                        "move it away; `espalier database rebuild` then makes the database");
+    assert_null(db);
 }
 
 static void test_runs__new_ids_are_unique_and_in_order(void **state)
@@ -356,6 +406,26 @@ static void test_runs__new_ids_are_unique_and_in_order(void **state)
     espl_run_list_free(&list);
 }
 
+static void test_runs__folder_that_cannot_be_written(void **state)
+{
+    struct exec_fixture *fixture = *state;
+    struct espl_error err;
+    char path[ESPL_PATH_MAX];
+    char id[ESPL_RUN_ID_MAX];
+    (void)espl_fs_join(path, fixture->store.root, "runs", NULL);
+    assert_int_equal(chmod(fixture->folder, 0755), 0);
+    assert_int_equal(chmod(path, 0555), 0);
+    /* Root may write everywhere. */
+    const bool root = geteuid() == 0;
+    assert_int_equal(root ? seteuid(65534) : 0, 0);
+    const enum espl_status status = espl_run_create(&fixture->store, "job", id, &err);
+    assert_int_equal(root ? seteuid(0) : 0, 0);
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(status, ESPL_E_IO);
+    assert_non_null(strstr(err.message, "cannot make the run folder '"));
+    assert_string_equal(err.hint, espl_store_write_hint);
+}
+
 static void test_runs__newer_schema_is_refused(void **state)
 {
     struct exec_fixture *fixture = *state;
@@ -364,6 +434,7 @@ static void test_runs__newer_schema_is_refused(void **state)
     json_t *record = NULL;
     make_run(fixture, id);
     assert_int_equal(espl_run_path(&fixture->store, id, "run.json", path, NULL), ESPL_OK);
+    assert_int_equal(unlink(path), 0);
     assert_int_equal(espl_run_load(&fixture->store, id, &record, NULL), ESPL_E_NOTFOUND);
     static const char newer[] = "{\"schema\":\"espalier.run/2\",\"stages\":[]}";
     assert_int_equal(espl_fs_write_file(path, newer, sizeof newer - 1, NULL), ESPL_OK);
@@ -389,7 +460,10 @@ int main(void)
         ONE(test_ingest__unknown_run),
         ONE(test_history__scales_by_flop_then_units_then_not),
         ONE(test_runs__newest_first_and_names),
+        ONE(test_runs__damaged_records_are_passed_over),
+        ONE(test_database__folder_in_its_place),
         ONE(test_runs__new_ids_are_unique_and_in_order),
+        ONE(test_runs__folder_that_cannot_be_written),
         ONE(test_runs__newer_schema_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

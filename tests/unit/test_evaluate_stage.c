@@ -1,5 +1,6 @@
 /* The evaluate stage without the planner: which windows it takes, its metrics and artifact against
  * PyTorch's values, and how it ends when it is stopped or given the wrong tokens. */
+#include "core/fs.h"
 #include "engine/stage_ctx.h"
 #include "stages/evaluate/evaluate_metrics.h"
 #include "stages/evaluate/evaluate_windows.h"
@@ -162,7 +163,7 @@ static struct run run_stage(struct prune_fixture *fixture,
         {"tokens", open_artifact(fixture, tokens_digit)},
         {"base", base_digit != 0 ? open_artifact(fixture, base_digit) : NULL}};
     struct espl_ctx_port output = {"metrics", NULL};
-    (void)snprintf(run.path, sizeof run.path, "%s/metrics.h5", fixture->folder);
+    require_ok(espl_fs_join(run.path, fixture->folder, "metrics.h5", &err), &err);
     require_ok(espl_artifact_create(run.path, "metrics/1", &output.artifact, &err), &err);
     const struct espl_ctx_config config = {.store = &fixture->store,
                                            .stage = &espl_stage_evaluate,
@@ -254,8 +255,8 @@ static void test_evaluate__sample_model_alone_and_against_itself(void **state)
     char dir[GOLDEN_PATH];
     char path[GOLDEN_PATH];
     size_t bytes = 0;
-    const struct espl_evaluate_params all = {0, 0};
-    const struct espl_evaluate_params some = {512, 3};
+    const struct espl_evaluate_params all = {0, 0, 0};
+    const struct espl_evaluate_params some = {512, 3, 0};
     prune_fixture_open(&fixture);
     assert_true(golden_model_dir("llama-6m", dir));
     golden_path("golden/novels-test-16x512.i32", path);
@@ -294,7 +295,7 @@ static void test_evaluate__refuses_foreign_tokens_and_stops(void **state)
     (void)state;
     struct prune_fixture fixture;
     const struct espl_model_config config = prune_llama_config();
-    const struct espl_evaluate_params all = {0, 0};
+    const struct espl_evaluate_params all = {0, 0, 0};
     const volatile int stop = 1;
     int32_t ids[2 * 16];
     prune_fixture_open(&fixture);

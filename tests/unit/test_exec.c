@@ -8,32 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char chain[] = "version: 1\n"
-                            "name: chain\n"
-                            "seed: 7\n"
-                            "stages:\n"
-                            "  - id: first\n"
-                            "    use: work\n"
-                            "    with: {value: 2, steps: 3, counter: \"%s\"}\n"
-                            "  - id: second\n"
-                            "    use: work\n"
-                            "    in: {a: first}\n"
-                            "    with: {value: 10, counter: \"%s\"}\n";
-
-static double number_at(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    assert_true(json_is_number(value));
-    return json_number_value(value);
-}
-
-static const char *text_at(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    assert_non_null(text);
-    return text;
-}
-
 static json_t *read_json(const struct exec_fixture *fixture, const char *name)
 {
     char *text = exec_fixture_read(fixture, name, NULL);
@@ -46,7 +20,7 @@ static json_t *read_json(const struct exec_fixture *fixture, const char *name)
 static void test_run__chain_records_everything(void **state)
 {
     struct exec_fixture *fixture = *state;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     assert_int_equal(fixture->result.ran, 2);
     assert_string_equal(espl_buf_text(&fixture->events), "run_start\n"
                                                          "stage_start first\n"
@@ -55,28 +29,29 @@ static void test_run__chain_records_everything(void **state)
                                                          "stage_end second\n"
                                                          "run_end\n");
     json_t *record = exec_fixture_record(fixture);
-    assert_string_equal(text_at(record, "status"), "ok");
-    assert_string_equal(text_at(record, "job"), "chain");
-    assert_string_equal(text_at(record, "job_file"), "jobs/test.yaml");
-    assert_int_equal(number_at(record, "exit_code"), 0);
-    assert_int_equal(number_at(record, "seed"), 7);
+    assert_string_equal(exec_text_at(record, "status"), "ok");
+    assert_string_equal(exec_text_at(record, "job"), "chain");
+    assert_string_equal(exec_text_at(record, "job_file"), "jobs/test.yaml");
+    assert_int_equal(exec_number_at(record, "exit_code"), 0);
+    assert_int_equal(exec_number_at(record, "seed"), 7);
     assert_true(json_is_string(json_object_get(record, "ended_utc")));
     json_t *second = espl_run_stage(record, "second");
-    assert_string_equal(text_at(second, "state"), "done");
-    assert_true(number_at(second, "peak_rss_bytes") > 100000);
-    assert_true(number_at(second, "output_bytes") > 0);
+    assert_string_equal(exec_text_at(second, "state"), "done");
+    assert_true(exec_number_at(second, "peak_rss_bytes") > 100000);
+    assert_true(exec_number_at(second, "output_bytes") > 0);
     assert_true(json_is_null(json_object_get(second, "error")));
-    assert_int_equal(number_at(json_object_get(second, "metrics"), "total"), 36);
+    assert_int_equal(exec_number_at(json_object_get(second, "metrics"), "total"), 36);
     assert_int_equal(json_array_size(json_object_get(second, "layer_metrics")), 3);
     const json_t *input = json_array_get(json_object_get(second, "inputs"), 0);
-    assert_string_equal(text_at(input, "stage"), "first");
-    assert_string_equal(text_at(input, "key"), text_at(espl_run_stage(record, "first"), "key"));
-    assert_int_equal(number_at(json_object_get(second, "estimate"), "units"), 3);
+    assert_string_equal(exec_text_at(input, "stage"), "first");
+    assert_string_equal(exec_text_at(input, "key"),
+                        exec_text_at(espl_run_stage(record, "first"), "key"));
+    assert_int_equal(exec_number_at(json_object_get(second, "estimate"), "units"), 3);
     json_decref(record);
     json_t *metrics = read_json(fixture, "by-name/chain/metrics.json");
-    assert_int_equal(number_at(metrics, "first.total"), 6);
-    assert_int_equal(number_at(metrics, "second.total"), 36);
-    assert_true(number_at(metrics, "second.pid") > 1);
+    assert_int_equal(exec_number_at(metrics, "first.total"), 6);
+    assert_int_equal(exec_number_at(metrics, "second.total"), 36);
+    assert_true(exec_number_at(metrics, "second.pid") > 1);
     assert_int_equal(json_object_size(metrics), 4);
     json_decref(metrics);
     assert_int_equal(exec_fixture_names(fixture, "partial", ""), 0);
@@ -88,7 +63,7 @@ static void test_run__artifact_tells_where_it_comes_from(void **state)
     struct espl_artifact *artifact = NULL;
     char path[ESPL_PATH_MAX];
     char *text = NULL;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     (void)espl_fs_join(path, fixture->store.root, "by-name/chain/second.h5", NULL);
     assert_int_equal(espl_artifact_open(path, &artifact, NULL), ESPL_OK);
     assert_string_equal(espl_artifact_attribute(artifact, "stage"), "work");
@@ -104,15 +79,15 @@ static void test_run__artifact_tells_where_it_comes_from(void **state)
     assert_int_equal(espl_artifact_provenance(artifact, "metrics", &text, NULL), ESPL_OK);
     json_t *metrics = json_loads(text, 0, NULL);
     free(text);
-    assert_int_equal(number_at(json_object_get(metrics, "metrics"), "total"), 36);
+    assert_int_equal(exec_number_at(json_object_get(metrics, "metrics"), "total"), 36);
     assert_int_equal(json_object_size(json_object_get(metrics, "metrics")), 1); /* not the pid */
     json_decref(metrics);
     assert_int_equal(espl_artifact_provenance(artifact, "inputs", &text, NULL), ESPL_OK);
     json_t *inputs = json_loads(text, 0, NULL);
     free(text);
-    assert_string_equal(text_at(json_array_get(inputs, 0), "port"), "a");
-    assert_string_equal(text_at(json_array_get(inputs, 0), "kind"), "model.dense/1");
-    assert_int_equal(strlen(text_at(json_array_get(inputs, 0), "content_sha256")), 64);
+    assert_string_equal(exec_text_at(json_array_get(inputs, 0), "port"), "a");
+    assert_string_equal(exec_text_at(json_array_get(inputs, 0), "kind"), "model.dense/1");
+    assert_int_equal(strlen(exec_text_at(json_array_get(inputs, 0), "content_sha256")), 64);
     json_decref(inputs);
     assert_int_equal(espl_artifact_provenance(artifact, "hash_fields", &text, NULL), ESPL_OK);
     assert_non_null(strstr(text, "\"parameter value\",\"10\""));
@@ -123,16 +98,16 @@ static void test_run__artifact_tells_where_it_comes_from(void **state)
 static void test_run__second_time_all_is_cached(void **state)
 {
     struct exec_fixture *fixture = *state;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     json_t *before = read_json(fixture, "by-name/chain/metrics.json");
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     assert_int_equal(fixture->result.cached, 2);
     assert_int_equal(exec_fixture_count(fixture, "start first 0"), 1);
     assert_int_equal(exec_fixture_count(fixture, "start second 0"), 1);
     json_t *record = exec_fixture_record(fixture);
     json_t *second = espl_run_stage(record, "second");
-    assert_string_equal(text_at(second, "state"), "cached");
-    assert_int_equal(number_at(json_object_get(second, "metrics"), "total"), 36);
+    assert_string_equal(exec_text_at(second, "state"), "cached");
+    assert_int_equal(exec_number_at(json_object_get(second, "metrics"), "total"), 36);
     assert_int_equal(json_array_size(json_object_get(second, "layer_metrics")), 3);
     json_decref(record);
     json_t *after = read_json(fixture, "by-name/chain/metrics.json");
@@ -144,9 +119,9 @@ static void test_run__second_time_all_is_cached(void **state)
 static void test_run__force_makes_it_again(void **state)
 {
     struct exec_fixture *fixture = *state;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     fixture->force = "second";
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     assert_int_equal(fixture->result.ran, 1);
     assert_int_equal(exec_fixture_count(fixture, "start first 0"), 1);
     assert_int_equal(exec_fixture_count(fixture, "start second 0"), 2);
@@ -155,12 +130,12 @@ static void test_run__force_makes_it_again(void **state)
 static void test_run__until_leaves_out_but_keeps_figures(void **state)
 {
     struct exec_fixture *fixture = *state;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     fixture->until = "first";
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
+    assert_int_equal(exec_fixture_run(fixture, exec_chain), ESPL_OK);
     assert_int_equal(fixture->result.skipped, 1);
     json_t *metrics = read_json(fixture, "by-name/chain/metrics.json");
-    assert_int_equal(number_at(metrics, "second.total"), 36);
+    assert_int_equal(exec_number_at(metrics, "second.total"), 36);
     json_decref(metrics);
 }
 
@@ -179,7 +154,7 @@ static void test_run__two_outputs(void **state)
                               "    with: {value: 0}\n";
     assert_int_equal(exec_fixture_run(fixture, job), ESPL_OK);
     json_t *metrics = read_json(fixture, "by-name/two/metrics.json");
-    assert_int_equal(number_at(metrics, "use.total"), 11);
+    assert_int_equal(exec_number_at(metrics, "use.total"), 11);
     json_decref(metrics);
     assert_int_equal(exec_fixture_names(fixture, "by-name/two", "both.left.h5"), 1);
     assert_int_equal(exec_fixture_names(fixture, "by-name/two", "both.right.h5"), 1);
@@ -208,10 +183,10 @@ static void test_run__failure_keeps_its_error_and_place(void **state)
     assert_int_equal(fixture->err.at.line, 7);
     assert_string_equal(fixture->err.context, "while running stage 'bad' (work)");
     json_t *record = exec_fixture_record(fixture);
-    assert_string_equal(text_at(record, "status"), "failed");
-    assert_int_equal(number_at(record, "exit_code"), 1);
+    assert_string_equal(exec_text_at(record, "status"), "failed");
+    assert_int_equal(exec_number_at(record, "exit_code"), 1);
     const json_t *error = json_object_get(espl_run_stage(record, "bad"), "error");
-    assert_string_equal(text_at(error, "code"), "numeric");
+    assert_string_equal(exec_text_at(error, "code"), "numeric");
     json_decref(record);
     assert_int_equal(exec_fixture_names(fixture, "partial", ""), 0);
 }
@@ -276,27 +251,12 @@ static const char diamond[] = "version: 1\n"
                               "  - {id: below, use: work, in: {a: bad}, with: {value: 5}}\n"
                               "  - {id: last, use: work, in: {a: good, b: below}}\n";
 
-static void check_states(const struct exec_fixture *fixture, const char *expected)
-{
-    struct espl_buf text;
-    size_t index = 0;
-    json_t *stage = NULL;
-    json_t *record = exec_fixture_record(fixture);
-    espl_buf_init(&text, 4096);
-    json_array_foreach(json_object_get(record, "stages"), index, stage)
-    {
-        (void)espl_buf_printf(&text, "%s %s\n", text_at(stage, "id"), text_at(stage, "state"));
-    }
-    assert_string_equal(espl_buf_text(&text), expected);
-    espl_buf_free(&text);
-    json_decref(record);
-}
-
 static void test_run__first_failure_ends_the_run(void **state)
 {
     struct exec_fixture *fixture = *state;
     assert_int_equal(exec_fixture_run(fixture, diamond), ESPL_E_NUMERIC);
-    check_states(fixture, "root done\nbad failed\ngood waiting\nbelow waiting\nlast waiting\n");
+    exec_fixture_check_states(fixture,
+                              "root done\nbad failed\ngood waiting\nbelow waiting\nlast waiting\n");
 }
 
 static void test_run__keep_going_skips_only_what_depends(void **state)
@@ -304,7 +264,8 @@ static void test_run__keep_going_skips_only_what_depends(void **state)
     struct exec_fixture *fixture = *state;
     fixture->keep_going = true;
     assert_int_equal(exec_fixture_run(fixture, diamond), ESPL_E_NUMERIC);
-    check_states(fixture, "root done\nbad failed\ngood done\nbelow skipped\nlast skipped\n");
+    exec_fixture_check_states(fixture,
+                              "root done\nbad failed\ngood done\nbelow skipped\nlast skipped\n");
     assert_int_equal(fixture->result.failed, 1);
     assert_int_equal(fixture->result.skipped, 2);
 }
@@ -316,7 +277,8 @@ static void test_run__after_a_failure_cached_results_are_recorded(void **state)
     assert_int_equal(exec_fixture_run(fixture, diamond), ESPL_E_NUMERIC);
     fixture->keep_going = false;
     assert_int_equal(exec_fixture_run(fixture, diamond), ESPL_E_NUMERIC);
-    check_states(fixture, "root cached\nbad failed\ngood cached\nbelow waiting\nlast waiting\n");
+    exec_fixture_check_states(
+        fixture, "root cached\nbad failed\ngood cached\nbelow waiting\nlast waiting\n");
 }
 
 /* ---- expectations ---- */
@@ -347,261 +309,16 @@ static void test_run__expectations(void **state)
         assert_non_null(strstr(espl_buf_text(&fixture->events),
                                "expect_failed two: the stage reports no metric 'speed'\n"));
         json_t *record = exec_fixture_record(fixture);
-        assert_string_equal(text_at(record, "status"), "expectation");
-        assert_int_equal(number_at(record, "exit_code"), 7);
+        assert_string_equal(exec_text_at(record, "status"), "expectation");
+        assert_int_equal(exec_number_at(record, "exit_code"), 7);
         const json_t *list = json_object_get(record, "expectations");
         assert_int_equal(json_array_size(list), 3);
         assert_true(json_is_true(json_object_get(json_array_get(list, 0), "ok")));
-        assert_int_equal(number_at(json_array_get(list, 1), "value"), 6);
+        assert_int_equal(exec_number_at(json_array_get(list, 1), "value"), 6);
         assert_true(json_is_null(json_object_get(json_array_get(list, 1), "min")));
         assert_true(json_is_null(json_object_get(json_array_get(list, 2), "value")));
         json_decref(record);
     }
-}
-
-/* ---- resume ---- */
-
-static const char resumable[] = "version: 1\n"
-                                "name: resumable\n"
-                                "stages:\n"
-                                "  - id: long\n"
-                                "    use: work\n"
-                                "    with: {value: 2, steps: 6, units: true, counter: \"%s\"}\n";
-static const char resumable_fails[] =
-    "version: 1\n"
-    "name: resumable\n"
-    "stages:\n"
-    "  - id: long\n"
-    "    use: work\n"
-    "    with: {value: 2, steps: 6, units: true, counter: \"%s\", action: fail, at: 4}\n";
-
-static void test_run__finished_units_are_not_made_again(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    assert_int_equal(exec_fixture_run(fixture, resumable_fails), ESPL_E_NUMERIC);
-    assert_int_equal(exec_fixture_names(fixture, "partial", ".units"), 1);
-    assert_int_equal(exec_fixture_run(fixture, resumable), ESPL_OK);
-    assert_int_equal(exec_fixture_count(fixture, "unit long 3"), 1);
-    assert_int_equal(exec_fixture_count(fixture, "unit long 4"), 1);
-    json_t *record = exec_fixture_record(fixture);
-    json_t *stage = espl_run_stage(record, "long");
-    assert_int_equal(number_at(stage, "resumed_units"), 4);
-    assert_int_equal(number_at(json_object_get(stage, "metrics"), "total"), 12);
-    assert_int_equal(json_array_size(json_object_get(stage, "layer_metrics")), 6);
-    json_decref(record);
-    assert_int_equal(exec_fixture_names(fixture, "partial", ""), 0);
-}
-
-/* The path of the only unit folder. */
-static void find_unit(const struct exec_fixture *fixture, const char *name, char out[ESPL_PATH_MAX])
-{
-    char partial[ESPL_PATH_MAX];
-    char folder[ESPL_PATH_MAX];
-    char **names = NULL;
-    size_t count = 0;
-    out[0] = '\0';
-    (void)espl_fs_join(partial, fixture->store.root, "partial", NULL);
-    assert_int_equal(espl_fs_list(partial, 100, &names, &count, NULL), ESPL_OK);
-    for (size_t i = 0; i < count; i++) {
-        if (strstr(names[i], ".units") != NULL) {
-            (void)espl_fs_join(folder, partial, names[i], NULL);
-            (void)espl_fs_join(out, folder, name, NULL);
-        }
-    }
-    espl_fs_free_names(names, count);
-    assert_true(espl_fs_exists(out));
-}
-
-static void test_run__damaged_unit_is_made_again(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    char path[ESPL_PATH_MAX];
-    uint64_t size = 0;
-    assert_int_equal(exec_fixture_run(fixture, resumable_fails), ESPL_E_NUMERIC);
-    find_unit(fixture, "unit-000001.h5", path);
-    assert_int_equal(espl_fs_file_size(path, &size, NULL), ESPL_OK);
-    assert_int_equal(truncate(path, (off_t)(size / 2)), 0);
-    assert_int_equal(exec_fixture_run(fixture, resumable), ESPL_OK);
-    assert_int_equal(exec_fixture_count(fixture, "unit long 0"), 1);
-    assert_int_equal(exec_fixture_count(fixture, "unit long 1"), 2);
-    json_t *record = exec_fixture_record(fixture);
-    json_t *stage = espl_run_stage(record, "long");
-    assert_int_equal(number_at(stage, "resumed_units"), 3);
-    const char *warning = json_string_value(json_array_get(json_object_get(stage, "warnings"), 0));
-    assert_non_null(warning);
-    assert_non_null(strstr(warning, "dropped the kept result of unit 1"));
-    json_decref(record);
-}
-
-static char *read_artifact(const struct exec_fixture *fixture, const char *stage, size_t *len)
-{
-    char name[256];
-    json_t *record = exec_fixture_record(fixture);
-    (void)snprintf(name, sizeof name, "%s", text_at(espl_run_stage(record, stage), "artifact"));
-    json_decref(record);
-    return exec_fixture_read(fixture, name, len);
-}
-
-static void test_run__resumed_and_fresh_results_have_equal_bytes(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    size_t resumed_len = 0;
-    size_t fresh_len = 0;
-    char results[ESPL_PATH_MAX];
-    /* The failing run differs in a parameter that stands in the provenance: fail by stopping. */
-    assert_int_equal(exec_fixture_run(fixture, resumable), ESPL_OK);
-    char *fresh = read_artifact(fixture, "long", &fresh_len);
-    (void)espl_fs_join(results, fixture->folder, "other", NULL);
-    assert_int_equal(espl_store_open(results, &fixture->store, NULL), ESPL_OK);
-    assert_int_equal(exec_fixture_run(fixture, resumable_fails), ESPL_E_NUMERIC);
-    assert_int_equal(exec_fixture_run(fixture, resumable), ESPL_OK);
-    char *resumed = read_artifact(fixture, "long", &resumed_len);
-    assert_int_equal(fresh_len, resumed_len);
-    assert_memory_equal(fresh, resumed, fresh_len);
-    free(fresh);
-    free(resumed);
-}
-
-/* ---- stopping ---- */
-
-static const char slow[] = "version: 1\n"
-                           "name: slow\n"
-                           "stages:\n"
-                           "  - id: first\n"
-                           "    use: work\n"
-                           "    with: {steps: 40, step_ms: 50, units: true, counter: \"%s\"}\n"
-                           "  - {id: second, use: work, in: {a: first}}\n";
-
-static void stop_at_third(struct exec_fixture *fixture, const struct espl_event *event)
-{
-    if (event->type == ESPL_EVENT_PROGRESS && event->done == 3 && fixture->stop_signal == 0) {
-        fixture->stop_signal = SIGINT;
-        fixture->stop_count = 1;
-    }
-}
-
-static double now(void)
-{
-    return espl_clock_monotonic();
-}
-
-static void test_run__stop_keeps_finished_layers(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = stop_at_third;
-    const double before = now();
-    assert_int_equal(exec_fixture_run(fixture, slow), ESPL_E_CANCELLED);
-    assert_true(now() - before < 1.5); /* a step is 50 ms, the whole stage 2 s */
-    unsigned layer = 0;
-    char tail[64] = "";
-    assert_int_equal(sscanf(fixture->err.message, "'first' stopped after layer %u of 40; %60[^\n]",
-                            &layer, tail),
-                     2);
-    assert_in_range(layer, 3, 5);
-    assert_string_equal(tail, "finished layers are kept");
-    assert_string_equal(fixture->err.hint, "continue with: espalier run jobs/test.yaml");
-    json_t *record = exec_fixture_record(fixture);
-    assert_string_equal(text_at(record, "status"), "interrupted");
-    assert_int_equal(number_at(record, "exit_code"), 130);
-    json_decref(record);
-    check_states(fixture, "first failed\nsecond waiting\n");
-    assert_int_equal(exec_fixture_names(fixture, "partial", ".lock"), 0);
-    fixture->hook = NULL;
-    assert_int_equal(exec_fixture_run(fixture, slow), ESPL_OK);
-    assert_int_equal(exec_fixture_count(fixture, "unit first 2"), 1);
-}
-
-static void terminate_at_third(struct exec_fixture *fixture, const struct espl_event *event)
-{
-    stop_at_third(fixture, event);
-    if (fixture->stop_signal == SIGINT) {
-        fixture->stop_signal = SIGTERM;
-    }
-}
-
-static void test_run__sigterm_has_its_own_code(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = terminate_at_third;
-    assert_int_equal(exec_fixture_run(fixture, slow), ESPL_E_TERMINATED);
-    json_t *record = exec_fixture_record(fixture);
-    assert_int_equal(number_at(record, "exit_code"), 143);
-    json_decref(record);
-}
-
-static const char deaf[] = "version: 1\n"
-                           "name: deaf\n"
-                           "stages:\n"
-                           "  - id: first\n"
-                           "    use: work\n"
-                           "    with: {steps: 100, step_ms: 100, action: ignore, at: 0}\n";
-
-static void test_run__deaf_stage_is_killed_after_a_while(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = stop_at_third;
-    fixture->stop_seconds = 0.4;
-    const double before = now();
-    assert_int_equal(exec_fixture_run(fixture, deaf), ESPL_E_CANCELLED);
-    assert_in_range((uintmax_t)(1000.0 * (now() - before)), 600, 3000);
-    assert_int_equal(exec_fixture_names(fixture, "partial", ".lock"), 0);
-}
-
-static void insist_at_third(struct exec_fixture *fixture, const struct espl_event *event)
-{
-    stop_at_third(fixture, event);
-    if (event->type == ESPL_EVENT_PROGRESS && event->done == 5) {
-        fixture->stop_count = 2;
-    }
-}
-
-static void test_run__second_signal_kills_at_once(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = insist_at_third;
-    fixture->stop_seconds = 60.0;
-    const double before = now();
-    assert_int_equal(exec_fixture_run(fixture, deaf), ESPL_E_CANCELLED);
-    assert_true(now() - before < 3.0);
-}
-
-static void stop_at_start(struct exec_fixture *fixture, const struct espl_event *event)
-{
-    if (event->type == ESPL_EVENT_STAGE_END) {
-        fixture->stop_signal = SIGINT;
-    }
-}
-
-static void test_run__stop_between_stages(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = stop_at_start;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_E_CANCELLED);
-    assert_string_equal(fixture->err.message, "stopped before 'second'; finished stages are kept");
-    assert_int_equal(exec_fixture_count(fixture, "start second 0"), 0);
-}
-
-/* ---- the record cannot be written ---- */
-
-static void lose_run_folder(struct exec_fixture *fixture, const struct espl_event *event)
-{
-    if (event->type == ESPL_EVENT_STAGE_END && strcmp(event->stage_id, "first") == 0) {
-        char away[ESPL_PATH_MAX];
-        (void)espl_fs_join(away, fixture->folder, "away", NULL);
-        assert_int_equal(rename(fixture->result.run_dir, away), 0);
-    }
-}
-
-static void test_run__record_that_cannot_be_written_fails_the_run(void **state)
-{
-    struct exec_fixture *fixture = *state;
-    fixture->hook = lose_run_folder;
-    const enum espl_status status = exec_fixture_run(fixture, chain);
-    assert_int_equal(status, ESPL_E_NOTFOUND);
-    assert_non_null(strstr(fixture->err.hint, "finished results are kept"));
-    fixture->hook = NULL;
-    assert_int_equal(exec_fixture_run(fixture, chain), ESPL_OK);
-    assert_int_equal(exec_fixture_count(fixture, "start first 0"), 1);
 }
 
 #define ONE(NAME) cmocka_unit_test_setup_teardown(NAME, exec_fixture_setup, exec_fixture_teardown)
@@ -625,15 +342,6 @@ int main(void)
         ONE(test_run__keep_going_skips_only_what_depends),
         ONE(test_run__after_a_failure_cached_results_are_recorded),
         ONE(test_run__expectations),
-        ONE(test_run__finished_units_are_not_made_again),
-        ONE(test_run__damaged_unit_is_made_again),
-        ONE(test_run__resumed_and_fresh_results_have_equal_bytes),
-        ONE(test_run__stop_keeps_finished_layers),
-        ONE(test_run__sigterm_has_its_own_code),
-        ONE(test_run__deaf_stage_is_killed_after_a_while),
-        ONE(test_run__second_signal_kills_at_once),
-        ONE(test_run__stop_between_stages),
-        ONE(test_run__record_that_cannot_be_written_fails_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

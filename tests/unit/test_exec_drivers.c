@@ -194,7 +194,7 @@ static void test_drivers__stage_dies_with_its_driver(void **state)
     /* The record says "running", and its reader knows better. */
     char run_id[ESPL_RUN_ID_MAX];
     json_t *record = NULL;
-    assert_int_equal(espl_run_latest(&fixture->store, "slow", run_id, NULL), ESPL_OK);
+    assert_int_equal(espl_run_latest(&fixture->store, "slow", NULL, run_id, NULL), ESPL_OK);
     assert_int_equal(espl_run_load(&fixture->store, run_id, &record, NULL), ESPL_OK);
     assert_string_equal(json_string_value(json_object_get(record, "status")), "running");
     assert_string_equal(espl_run_status(record), "died");

@@ -14,36 +14,22 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define KEY_BASE   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define KEY_MASKED "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-struct fixture {
-    char dir[ESPL_PATH_MAX];
-    char folder[ESPL_PATH_MAX];
-    char base[ESPL_PATH_MAX];
-    struct espl_error err;
-};
-
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    fixture_make_dir(f->dir);
-    fixture_join(f->folder, f->dir, "out/model");
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
+    const int status = fixture_setup(state);
     struct fixture *f = *state;
-    (void)espl_fs_remove_tree(f->dir, NULL);
-    free(f);
-    return 0;
+    fixture_join(f->folder, f->dir, "out/model");
+    return status;
 }
 
 static enum espl_status export_with(struct fixture *f, const char *path,
@@ -269,14 +255,59 @@ static void test_export__leftovers_of_dead_processes_are_removed(void **state)
     assert_true(espl_fs_exists(living));
 }
 
-static void check_manifest(struct fixture *f, const json_t *manifest, const char *stale)
+static void check_with(const struct espl_store *store, bool rehash, struct fixture *f,
+                       const json_t *manifest, const char *stale)
 {
     bool valid = false;
     char reason[160] = "";
-    assert_int_equal(espl_export_manifest_check(f->folder, manifest, &valid, reason, &f->err),
-                     ESPL_OK);
+    assert_int_equal(
+        espl_export_manifest_check(store, rehash, f->folder, manifest, &valid, reason, &f->err),
+        ESPL_OK);
     assert_int_equal(valid, stale == NULL);
     assert_string_equal(reason, stale == NULL ? "" : stale);
+}
+
+static void check_manifest(struct fixture *f, const json_t *manifest, const char *stale)
+{
+    check_with(NULL, false, f, manifest, stale);
+}
+
+/* Puts a byte and an old time stamp into a file. */
+static void age(const char *path, int byte)
+{
+    const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const unsigned char value = (unsigned char)byte;
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, &value, 1, 200), 1);
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* A file whose size and time stamp are those of the last look is not read again. */
+static void test_export_manifest__remembers_hashes(void **state)
+{
+    struct fixture *f = *state;
+    const struct espl_model_config config = fixture_config("opt");
+    struct espl_store store;
+    json_t *manifest = NULL;
+    char path[ESPL_PATH_MAX];
+    char *data = NULL;
+    size_t len = 0;
+    fixture_join(path, f->dir, "results");
+    assert_int_equal(espl_store_open(path, &store, &f->err), ESPL_OK);
+    fixture_write_artifact(f->dir, KEY_BASE, &config, ESPL_DTYPE_F16, f->base, NULL);
+    assert_int_equal(export(f, f->base, 0, &manifest), ESPL_OK);
+    fixture_join(path, f->folder, "model.safetensors");
+    assert_int_equal(espl_fs_read_file(path, 1 << 20, &data, &len, &f->err), ESPL_OK);
+    age(path, data[200]);
+    check_with(&store, false, f, manifest, NULL);
+    age(path, data[200] ^ 1);
+    check_with(&store, false, f, manifest, NULL);
+    check_with(&store, true, f, manifest, "'model.safetensors' has other content");
+    check_with(&store, false, f, manifest, "'model.safetensors' has other content");
+    free(data);
+    json_decref(manifest);
 }
 
 static void test_export_manifest__notices_every_change(void **state)
@@ -349,7 +380,7 @@ int main(void)
 {
     espl_artifact_library_init();
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
         T(test_export__imports_back_to_the_same_content),
         T(test_export__shards_keep_their_size),
         T(test_export__masks_and_masked_weights_survive),
@@ -357,6 +388,7 @@ int main(void)
         T(test_export__stopping_leaves_nothing),
         T(test_export__leftovers_of_dead_processes_are_removed),
         T(test_export_manifest__notices_every_change),
+        T(test_export_manifest__remembers_hashes),
         T(test_export__copies_tokenizer_files),
 #undef T
     };

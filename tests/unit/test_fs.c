@@ -1,6 +1,5 @@
 #include "core/fs.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,32 +10,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[ESPL_PATH_MAX];
-
-static int set_up(void **state)
-{
-    (void)state;
-    temp_folder_make(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
-}
-
-/* Path of a name below the folder of this test; two may be in use at once. */
-static const char *below(const char *name)
-{
-    static char paths[2][ESPL_PATH_MAX];
-    static int next;
-    next = 1 - next;
-    assert_int_equal(espl_fs_join(paths[next], folder, name, NULL), ESPL_OK);
-    return paths[next];
-}
 
 static size_t count_names(const char *dir)
 {
@@ -104,7 +77,8 @@ static void test_fs_read_file__limit_and_kinds(void **state)
     assert_non_null(strstr(err.message, "10 bytes, the limit is 9"));
     assert_null(data);
     assert_int_equal(espl_fs_read_file(below("absent"), 9, &data, &len, &err), ESPL_E_NOTFOUND);
-    assert_int_equal(espl_fs_read_file(folder, 9, &data, &len, &err), ESPL_E_KIND);
+    assert_int_equal(espl_fs_read_file(test_folder, 9, &data, &len, &err), ESPL_E_KIND);
+    assert_string_equal(err.hint, "a folder stands where this file should be: move it away");
     assert_int_equal(espl_fs_write_file(below("empty"), "", 0, &err), ESPL_OK);
     assert_int_equal(espl_fs_read_file(below("empty"), 0, &data, &len, &err), ESPL_OK);
     assert_int_equal(len, 0);
@@ -120,9 +94,10 @@ static void test_fs_read_file__limit_and_kinds(void **state)
                      ESPL_E_CORRUPT);
     assert_int_equal(mkfifo(below("pipe"), 0600), 0);
     assert_int_equal(espl_fs_read_file(below("pipe"), 9, &data, &len, &err), ESPL_E_KIND);
+    assert_string_equal(err.hint, "");
     assert_int_equal(espl_fs_file_size(below("f"), &size, &err), ESPL_OK);
     assert_int_equal(size, 10);
-    assert_int_equal(espl_fs_file_size(folder, &size, &err), ESPL_E_KIND);
+    assert_int_equal(espl_fs_file_size(test_folder, &size, &err), ESPL_E_KIND);
     assert_int_equal(espl_fs_file_size(below("absent"), &size, &err), ESPL_E_NOTFOUND);
 }
 
@@ -137,11 +112,11 @@ static void test_fs_write_file__replaces_and_leaves_nothing_else(void **state)
     assert_int_equal(espl_fs_read_file(below("f"), 100, &data, &len, &err), ESPL_OK);
     assert_string_equal(data, "new text");
     free(data);
-    assert_int_equal(count_names(folder), 1);
+    assert_int_equal(count_names(test_folder), 1);
     assert_int_equal(espl_fs_write_file(below("no/f"), "x", 1, &err), ESPL_E_NOTFOUND);
     assert_int_equal(mkdir(below("d"), 0700), 0);
     assert_int_equal(espl_fs_write_file(below("d"), "x", 1, &err), ESPL_E_IO);
-    assert_int_equal(count_names(folder), 2); /* f and d: the temporary is gone */
+    assert_int_equal(count_names(test_folder), 2); /* f and d: the temporary is gone */
 }
 
 /* A process that may not write more than 4 KiB into a file stands for a full disk: the write comes
@@ -173,7 +148,7 @@ static void test_fs_write_file__short_write_leaves_the_old_file(void **state)
     assert_int_equal(espl_fs_read_file(below("f"), 100, &data, &len, &err), ESPL_OK);
     assert_string_equal(data, "old");
     free(data);
-    assert_int_equal(count_names(folder), 1);
+    assert_int_equal(count_names(test_folder), 1);
 }
 
 static void test_fs_publish__failure_removes_the_temporary(void **state)
@@ -182,8 +157,19 @@ static void test_fs_publish__failure_removes_the_temporary(void **state)
     (void)state;
     assert_int_equal(espl_fs_write_file(below("tmp"), "x", 1, &err), ESPL_OK);
     assert_int_equal(espl_fs_publish(below("tmp"), below("no/final"), &err), ESPL_E_NOTFOUND);
-    assert_int_equal(count_names(folder), 0);
+    assert_int_equal(count_names(test_folder), 0);
     assert_int_equal(espl_fs_publish(below("tmp"), below("final"), &err), ESPL_E_NOTFOUND);
+}
+
+static void test_fs_write_file__over_a_folder(void **state)
+{
+    struct espl_error err;
+    (void)state;
+    assert_int_equal(mkdir(below("unit.h5"), 0777), 0);
+    assert_int_equal(espl_fs_write_file(below("unit.h5"), "x", 1, &err), ESPL_E_IO);
+    assert_non_null(strstr(err.message, "cannot publish '"));
+    assert_string_equal(err.hint, "a folder stands where this file should be: move it away");
+    assert_int_equal(count_names(test_folder), 1);
 }
 
 static void test_fs_refresh_link__replaces(void **state)
@@ -195,11 +181,11 @@ static void test_fs_refresh_link__replaces(void **state)
     assert_int_equal(espl_fs_refresh_link("../two", below("link"), &err), ESPL_OK);
     assert_int_equal(readlink(below("link"), target, sizeof target - 1), 6);
     assert_string_equal(target, "../two");
-    assert_int_equal(count_names(folder), 1);
+    assert_int_equal(count_names(test_folder), 1);
     assert_int_equal(espl_fs_make_dirs(below("dir/x"), &err), ESPL_OK);
     assert_int_equal(espl_fs_refresh_link("one", below("dir"), &err), ESPL_E_IO);
     assert_int_equal(espl_fs_refresh_link("one", below("no/link"), &err), ESPL_E_NOTFOUND);
-    assert_int_equal(count_names(folder), 2);
+    assert_int_equal(count_names(test_folder), 2);
 }
 
 static void test_fs_free_bytes__nearest_parent(void **state)
@@ -208,7 +194,7 @@ static void test_fs_free_bytes__nearest_parent(void **state)
     uint64_t bytes = 0;
     uint64_t there = 0;
     (void)state;
-    assert_int_equal(espl_fs_free_bytes(folder, &there, &err), ESPL_OK);
+    assert_int_equal(espl_fs_free_bytes(test_folder, &there, &err), ESPL_OK);
     assert_true(there > 0);
     assert_int_equal(espl_fs_free_bytes(below("not/yet/made"), &bytes, &err), ESPL_OK);
     assert_true(bytes > 0);
@@ -226,20 +212,20 @@ static void test_fs_list__sorted_and_limited(void **state)
     char **names = NULL;
     size_t count = 0;
     (void)state;
-    assert_int_equal(espl_fs_list(folder, 10, &names, &count, &err), ESPL_OK);
+    assert_int_equal(espl_fs_list(test_folder, 10, &names, &count, &err), ESPL_OK);
     assert_int_equal(count, 0);
     espl_fs_free_names(names, count);
     for (size_t i = 0; i < 6; i++) {
         assert_int_equal(espl_fs_write_file(below(made[i]), "", 0, &err), ESPL_OK);
     }
-    assert_int_equal(espl_fs_list(folder, 6, &names, &count, &err), ESPL_OK);
+    assert_int_equal(espl_fs_list(test_folder, 6, &names, &count, &err), ESPL_OK);
     assert_int_equal(count, 6);
     for (size_t i = 0; i < 6; i++) {
         assert_string_equal(names[i], sorted[i]);
     }
     espl_fs_free_names(names, count);
     names = NULL;
-    assert_int_equal(espl_fs_list(folder, 5, &names, &count, &err), ESPL_E_CORRUPT);
+    assert_int_equal(espl_fs_list(test_folder, 5, &names, &count, &err), ESPL_E_CORRUPT);
     assert_null(names);
     assert_int_equal(espl_fs_list(below("absent"), 5, &names, &count, &err), ESPL_E_NOTFOUND);
     espl_fs_free_names(NULL, 0);
@@ -262,7 +248,7 @@ static void test_fs_remove_tree__stays_inside(void **state)
     assert_true(espl_fs_exists(below("outside/keep")));
     assert_int_equal(espl_fs_remove_tree(below("outside/keep"), &err), ESPL_OK);
     assert_int_equal(espl_fs_remove_tree(below("absent"), &err), ESPL_OK);
-    assert_int_equal(count_names(folder), 1);
+    assert_int_equal(count_names(test_folder), 1);
 }
 
 static void test_fs_remove_tree__too_deep_is_an_error(void **state)
@@ -270,7 +256,7 @@ static void test_fs_remove_tree__too_deep_is_an_error(void **state)
     struct espl_error err;
     char path[ESPL_PATH_MAX];
     (void)state;
-    assert_int_equal(espl_fs_join(path, folder, "deep", &err), ESPL_OK);
+    assert_int_equal(espl_fs_join(path, test_folder, "deep", &err), ESPL_OK);
     for (size_t i = 0; i < 80; i++) {
         const size_t len = strlen(path);
         (void)snprintf(path + len, sizeof path - len, "/d");
@@ -278,7 +264,7 @@ static void test_fs_remove_tree__too_deep_is_an_error(void **state)
     assert_int_equal(espl_fs_make_dirs(path, &err), ESPL_OK);
     assert_int_equal(espl_fs_remove_tree(below("deep"), &err), ESPL_E_IO);
     /* What is above the limit goes when the deep part is taken first. */
-    path[strlen(folder) + strlen("/deep") + 40 * 2] = '\0';
+    path[strlen(test_folder) + strlen("/deep") + 40 * 2] = '\0';
     assert_int_equal(espl_fs_remove_tree(path, &err), ESPL_OK);
     assert_int_equal(espl_fs_remove_tree(below("deep"), &err), ESPL_OK);
 }
@@ -326,21 +312,28 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fs_join__separators_and_length),
-        cmocka_unit_test_setup_teardown(test_fs_make_dirs__nested_and_over_a_file, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_read_file__limit_and_kinds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_make_dirs__nested_and_over_a_file,
+                                        test_folder_set_up, test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_read_file__limit_and_kinds, test_folder_set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_fs_write_file__replaces_and_leaves_nothing_else,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_write_file__short_write_leaves_the_old_file, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_publish__failure_removes_the_temporary, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_refresh_link__replaces, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_free_bytes__nearest_parent, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_list__sorted_and_limited, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_remove_tree__stays_inside, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fs_remove_tree__too_deep_is_an_error, set_up,
-                                        tear_down),
+                                        test_folder_set_up, test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_write_file__short_write_leaves_the_old_file,
+                                        test_folder_set_up, test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_publish__failure_removes_the_temporary,
+                                        test_folder_set_up, test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_write_file__over_a_folder, test_folder_set_up,
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_refresh_link__replaces, test_folder_set_up,
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_free_bytes__nearest_parent, test_folder_set_up,
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_list__sorted_and_limited, test_folder_set_up,
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_remove_tree__stays_inside, test_folder_set_up,
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_fs_remove_tree__too_deep_is_an_error,
+                                        test_folder_set_up, test_folder_tear_down),
         cmocka_unit_test(test_fs_is_abandoned__only_dead_processes_of_this_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 static void scan(const struct exec_fixture *fixture, size_t keep_runs, struct espl_gc_list *list)
 {
     struct espl_error err;
-    if (espl_gc_scan(&fixture->store, keep_runs, list, &err) != ESPL_OK) {
+    if (espl_gc_scan(&fixture->store, keep_runs, NULL, list, &err) != ESPL_OK) {
         fail_msg("%s", err.message);
     }
 }
@@ -116,18 +116,50 @@ static void test_gc__units_stay_while_a_run_can_use_them(void **state)
     assert_int_equal(exec_fixture_names(fixture, "partial", ""), 0);
 }
 
-static void test_gc__damaged_record_stops_it(void **state)
+struct warnings {
+    size_t count;
+    char last[1024];
+};
+
+static void count_warning(void *user, enum espl_log_level level, const char *line)
+{
+    struct warnings *warnings = user;
+    assert_int_equal(level, ESPL_LOG_WARN);
+    warnings->count++;
+    (void)snprintf(warnings->last, sizeof warnings->last, "%s", line);
+}
+
+/* The links of the job are gone, so that only the run's own files say what it made. */
+static void test_gc__damaged_record_is_named_and_its_plan_counts(void **state)
 {
     struct exec_fixture *fixture = *state;
     struct espl_gc_list list;
     struct espl_error err;
     char path[ESPL_PATH_MAX];
+    struct warnings warnings = {.count = 0};
+    const struct espl_log log = {count_warning, &warnings, ESPL_LOG_WARN};
     assert_int_equal(exec_fixture_run(fixture, CHAIN("1")), ESPL_OK);
+    (void)espl_fs_join(path, fixture->store.root, "by-name", NULL);
+    assert_int_equal(espl_fs_remove_tree(path, NULL), ESPL_OK);
     assert_int_equal(espl_run_path(&fixture->store, fixture->result.run_id, "run.json", path, NULL),
                      ESPL_OK);
     assert_int_equal(truncate(path, 100), 0);
-    assert_int_equal(espl_gc_scan(&fixture->store, 10, &list, &err), ESPL_E_CORRUPT);
-    assert_null(list.items);
+    assert_int_equal(espl_gc_scan(&fixture->store, 10, &log, &list, &err), ESPL_OK);
+    assert_int_equal(list.count, 0);
+    assert_int_equal(list.kept_artifacts, 2);
+    espl_gc_list_free(&list);
+    assert_int_equal(warnings.count, 1);
+    assert_non_null(strstr(warnings.last, fixture->result.run_id));
+    assert_non_null(strstr(warnings.last, "the results that its plan names are kept"));
+
+    assert_int_equal(
+        espl_run_path(&fixture->store, fixture->result.run_id, "plan.json", path, NULL), ESPL_OK);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(espl_gc_scan(&fixture->store, 10, &log, &list, &err), ESPL_OK);
+    assert_int_equal(list.count, 2);
+    espl_gc_list_free(&list);
+    assert_int_equal(warnings.count, 2);
+    assert_non_null(strstr(warnings.last, "results that only this run refers to can go"));
 }
 
 static void test_gc__side_file_without_artifact(void **state)
@@ -182,7 +214,7 @@ int main(void)
         ONE(test_gc__inputs_of_what_is_kept_are_kept),
         ONE(test_gc__deletes_but_not_what_is_locked),
         ONE(test_gc__units_stay_while_a_run_can_use_them),
-        ONE(test_gc__damaged_record_stops_it),
+        ONE(test_gc__damaged_record_is_named_and_its_plan_counts),
         ONE(test_gc__side_file_without_artifact),
         ONE(test_gc__locks_that_nobody_holds),
     };

@@ -1,6 +1,5 @@
 #include "core/lock.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,21 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static char folder[ESPL_PATH_MAX];
 static char lock_path[ESPL_PATH_MAX];
 
 static int set_up(void **state)
 {
-    (void)state;
-    temp_folder_make(folder);
-    return espl_fs_join(lock_path, folder, "key.lock", NULL) == ESPL_OK ? 0 : 1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
+    (void)test_folder_set_up(state);
+    return espl_fs_join(lock_path, test_folder, "key.lock", NULL) == ESPL_OK ? 0 : 1;
 }
 
 static void nap(long microseconds)
@@ -232,7 +222,7 @@ static void test_lock_remove_guard__not_while_it_is_held(void **state)
     struct espl_error err;
     bool removed = false;
     (void)state;
-    assert_int_equal(espl_fs_join(guard, folder, "key.lock.guard", &err), ESPL_OK);
+    assert_int_equal(espl_fs_join(guard, test_folder, "key.lock.guard", &err), ESPL_OK);
     assert_int_equal(espl_lock_remove_guard(guard, &removed, &err), ESPL_OK); /* there is none */
     assert_true(removed);
     assert_int_equal(espl_fs_write_file(guard, "", 0, &err), ESPL_OK);
@@ -270,10 +260,11 @@ static void test_lock_try__errors(void **state)
     bool taken = true;
     char path[ESPL_PATH_MAX];
     (void)state;
-    assert_int_equal(espl_fs_join(path, folder, "no/such/folder.lock", &err), ESPL_OK);
+    assert_int_equal(espl_fs_join(path, test_folder, "no/such/folder.lock", &err), ESPL_OK);
     assert_int_equal(espl_lock_try(&lock, path, &taken, NULL, &err), ESPL_E_NOTFOUND);
     assert_false(taken);
-    assert_int_equal(espl_lock_try(&lock, folder, &taken, NULL, &err), ESPL_E_KIND);
+    assert_int_equal(espl_lock_try(&lock, test_folder, &taken, NULL, &err), ESPL_E_KIND);
+    assert_string_equal(err.hint, "a folder stands where this file should be: move it away");
     assert_false(taken);
 }
 
@@ -420,7 +411,7 @@ static void test_lock_try__one_winner_of_a_dead_lock(void **state)
         assert_int_equal(atomic_load(&shared->turns), 1);
         char **names = NULL;
         size_t count = 0;
-        assert_int_equal(espl_fs_list(folder, 10, &names, &count, &err), ESPL_OK);
+        assert_int_equal(espl_fs_list(test_folder, 10, &names, &count, &err), ESPL_OK);
         espl_fs_free_names(names, count);
         assert_int_equal(count, 1); /* the lock, no guard and no temporaries */
     }
@@ -431,24 +422,26 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_lock_try__takes_refuses_and_releases, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__live_owner_with_a_nasty_name_is_respected,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lock_try__killed_owner_is_replaced, set_up, tear_down),
+                                        set_up, test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_lock_try__killed_owner_is_replaced, set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__reused_pid_restart_and_other_hosts, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__damaged_lock_has_no_owner, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_release__child_and_stolen_lock, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_lock_is_held__only_looks, set_up, tear_down),
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_lock_is_held__only_looks, set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_remove_guard__not_while_it_is_held, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_lock_try__errors, set_up, tear_down),
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_lock_try__errors, set_up, test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__one_winner_of_a_dead_lock, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_lock_try__eight_contenders_with_killed_owners, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #define KEY_MASKED "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define KEY_TWICE  "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 
-struct fixture {
+struct viewed {
     char dir[ESPL_PATH_MAX];
     char base[ESPL_PATH_MAX];
     char masked[ESPL_PATH_MAX];
@@ -29,7 +29,7 @@ struct fixture {
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct viewed *f = calloc(1, sizeof *f);
     fixture_make_dir(f->dir);
     *state = f;
     return 0;
@@ -37,7 +37,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     espl_model_close(f->model);
     espl_artifact_close(f->artifact);
     (void)espl_fs_remove_tree(f->dir, NULL);
@@ -45,7 +45,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void open_model(struct fixture *f, const char *path)
+static void open_model(struct viewed *f, const char *path)
 {
     espl_model_close(f->model);
     espl_artifact_close(f->artifact);
@@ -57,7 +57,7 @@ static void open_model(struct fixture *f, const char *path)
     }
 }
 
-static enum espl_status try_model(struct fixture *f, const char *path)
+static enum espl_status try_model(struct viewed *f, const char *path)
 {
     struct espl_artifact *artifact = NULL;
     struct espl_model *model = NULL;
@@ -69,7 +69,7 @@ static enum espl_status try_model(struct fixture *f, const char *path)
     return status;
 }
 
-static size_t index_of(const struct fixture *f, const struct espl_tensor_spec *spec)
+static size_t index_of(const struct viewed *f, const struct espl_tensor_spec *spec)
 {
     return (size_t)(spec - espl_model_tensor(f->model, 0));
 }
@@ -85,7 +85,7 @@ static bool is_kept(const struct espl_tensor_spec *spec, int levels, uint64_t r,
 }
 
 /* Every tensor through all three readers. */
-static void check_model(struct fixture *f, enum espl_dtype dtype, int levels)
+static void check_model(struct viewed *f, enum espl_dtype dtype, int levels)
 {
     for (size_t i = 0; i < espl_model_tensor_count(f->model); i++) {
         const struct espl_tensor_spec *spec = espl_model_tensor(f->model, i);
@@ -128,7 +128,7 @@ static void check_model(struct fixture *f, enum espl_dtype dtype, int levels)
 static void test_model__dense_in_every_type(void **state)
 {
     static const enum espl_dtype dtypes[] = {ESPL_DTYPE_F16, ESPL_DTYPE_BF16, ESPL_DTYPE_F32};
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     const struct espl_model_config config = fixture_config("opt-post");
     for (size_t i = 0; i < 3; i++) {
         fixture_write_artifact(f->dir, KEY_BASE, &config, dtypes[i], f->base, NULL);
@@ -137,7 +137,7 @@ static void test_model__dense_in_every_type(void **state)
     }
 }
 
-static void write_chain(struct fixture *f, const char *config_name, enum espl_dtype dtype)
+static void write_chain(struct viewed *f, const char *config_name, enum espl_dtype dtype)
 {
     const struct espl_model_config config = fixture_config(config_name);
     fixture_write_artifact(f->dir, KEY_BASE, &config, dtype, f->base, NULL);
@@ -148,7 +148,7 @@ static void write_chain(struct fixture *f, const char *config_name, enum espl_dt
 static void test_model__masks_apply_in_every_type(void **state)
 {
     static const enum espl_dtype dtypes[] = {ESPL_DTYPE_F16, ESPL_DTYPE_BF16, ESPL_DTYPE_F32};
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     for (size_t i = 0; i < 3; i++) {
         write_chain(f, "llama", dtypes[i]);
         open_model(f, f->masked);
@@ -158,7 +158,7 @@ static void test_model__masks_apply_in_every_type(void **state)
 
 static void test_model__masks_over_masks_are_anded(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     write_chain(f, "qwen2", ESPL_DTYPE_BF16);
     open_model(f, f->twice);
     check_model(f, ESPL_DTYPE_BF16, 2);
@@ -166,7 +166,7 @@ static void test_model__masks_over_masks_are_anded(void **state)
 
 static void test_model__found_through_a_link(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     char folder[ESPL_PATH_MAX];
     char link[ESPL_PATH_MAX];
     write_chain(f, "llama", ESPL_DTYPE_F16);
@@ -180,7 +180,7 @@ static void test_model__found_through_a_link(void **state)
 
 static void test_model__rows_in_the_middle(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     write_chain(f, "llama", ESPL_DTYPE_BF16);
     open_model(f, f->masked);
     const struct espl_tensor_spec *spec = espl_model_find(f->model, 1, ESPL_ROLE_DOWN, false);
@@ -202,7 +202,7 @@ static void test_model__rows_in_the_middle(void **state)
 
 static void test_model_find__by_place(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     const struct espl_model_config config = fixture_config("opt");
     fixture_write_artifact(f->dir, KEY_BASE, &config, ESPL_DTYPE_F16, f->base, NULL);
     open_model(f, f->base);
@@ -216,7 +216,7 @@ static void test_model_find__by_place(void **state)
 
 static void test_model_open__base_is_gone(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     write_chain(f, "llama", ESPL_DTYPE_F16);
     assert_int_equal(unlink(f->base), 0);
     assert_int_equal(try_model(f, f->twice), ESPL_E_NOTFOUND);
@@ -226,7 +226,7 @@ static void test_model_open__base_is_gone(void **state)
 
 static void test_model_open__base_has_other_content(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     write_chain(f, "llama", ESPL_DTYPE_F16);
     struct espl_model_config config = fixture_config("llama");
     config.norm_eps = 1e-6;
@@ -237,7 +237,7 @@ static void test_model_open__base_has_other_content(void **state)
 
 static void test_model_open__not_a_model(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     struct espl_artifact *artifact = NULL;
     char path[ESPL_PATH_MAX];
     fixture_join(path, f->dir, "unit.h5");
@@ -261,7 +261,7 @@ static void test_model_open__not_a_model(void **state)
 
 static void test_model_write_mask__bits_behind_the_last_column(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     struct espl_artifact *output = NULL;
     char path[ESPL_PATH_MAX];
     write_chain(f, "llama", ESPL_DTYPE_F16);
@@ -280,7 +280,7 @@ static void test_model_write_mask__bits_behind_the_last_column(void **state)
 
 static void test_model_begin_masked__needs_a_key(void **state)
 {
-    struct fixture *f = *state;
+    struct viewed *f = *state;
     struct espl_artifact *output = NULL;
     const struct espl_model_config config = fixture_config("llama");
     char path[ESPL_PATH_MAX];

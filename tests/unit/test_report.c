@@ -110,7 +110,7 @@ static void assert_well_formed(void)
 static void render(enum espl_report_format format, const char *const *ids, size_t count)
 {
     struct espl_error err = {0};
-    if (espl_report_render_runs(&store, ids, count, format, &out, &err) != ESPL_OK) {
+    if (espl_report_render_runs(&store, ids, count, format, NULL, &out, &err) != ESPL_OK) {
         fail_msg("%s", err.message);
     }
 }
@@ -274,8 +274,8 @@ static void test_markdown__tables_cannot_be_broken(void **state)
 static void assert_fails(const char *const *ids, size_t count, enum espl_status expected)
 {
     struct espl_error err = {0};
-    assert_int_equal(espl_report_render_runs(&store, ids, count, ESPL_REPORT_HTML, &out, &err),
-                     expected);
+    assert_int_equal(
+        espl_report_render_runs(&store, ids, count, ESPL_REPORT_HTML, NULL, &out, &err), expected);
     assert_int_equal(err.code, expected);
     assert_true(err.message[0] != '\0');
 }
@@ -305,7 +305,7 @@ static void test_limit__a_full_buffer_is_an_error(void **state)
     struct espl_error err = {0};
     make_run(one[0], "quick", "23.7", "none");
     espl_buf_init(&small, 4096);
-    assert_int_equal(espl_report_render(&store, one[0], &small, &err), ESPL_E_NOMEM);
+    assert_int_equal(espl_report_render(&store, one[0], NULL, &small, &err), ESPL_E_NOMEM);
     espl_buf_free(&small);
 }
 

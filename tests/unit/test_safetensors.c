@@ -195,27 +195,6 @@ static void test_parse_index__files_stay_in_the_folder(void **state)
 
 /* ---- files ---- */
 
-struct fixture {
-    char dir[ESPL_PATH_MAX];
-    struct espl_error err;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    fixture_make_dir(f->dir);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    (void)espl_fs_remove_tree(f->dir, NULL);
-    free(f);
-    return 0;
-}
-
 /* A file of u8 tensors of 3 bytes, named by the letters of `names`; byte = letter + position. */
 static void write_letters(struct fixture *f, const char *file, const char *names)
 {
@@ -410,7 +389,7 @@ static void test_writer__refuses_too_little_and_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         cmocka_unit_test(test_parse_header__reads_entries_in_name_order),
         cmocka_unit_test(test_parse_header__refuses),
         cmocka_unit_test(test_parse_header__limits_names_and_sizes),

@@ -1,6 +1,5 @@
 #include "artifact/store.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static char folder[ESPL_PATH_MAX];
 static struct espl_store store;
 static struct espl_error err;
 
@@ -22,29 +20,12 @@ static struct espl_error err;
 static int set_up(void **state)
 {
     char root[ESPL_PATH_MAX];
-    (void)state;
     espl_artifact_library_init();
-    temp_folder_make(folder);
-    return espl_fs_join(root, folder, "results", &err) == ESPL_OK &&
+    (void)test_folder_set_up(state);
+    return espl_fs_join(root, test_folder, "results", &err) == ESPL_OK &&
                    espl_store_open(root, &store, &err) == ESPL_OK
                ? 0
                : 1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
-}
-
-static const char *below(const char *name)
-{
-    static char paths[3][ESPL_PATH_MAX];
-    static int next;
-    next = (next + 1) % 3;
-    assert_int_equal(espl_fs_join(paths[next], folder, name, NULL), ESPL_OK);
-    return paths[next];
 }
 
 static void write_text(const char *path, const char *text)
@@ -112,6 +93,26 @@ static void test_store_open_readonly__creates_nothing(void **state)
     assert_int_equal(other.root[0], '/');
     write_text(below("file"), "x");
     assert_int_equal(espl_store_open(below("file"), &other, &err), ESPL_E_IO);
+}
+
+/* Reading does not need it; whoever wants to run learns what does. */
+static void test_store_open__without_permission(void **state)
+{
+    struct espl_store other;
+    (void)state;
+    assert_int_equal(chmod(test_folder, 0755), 0);
+    assert_int_equal(espl_fs_remove_tree(below("results/runs"), &err), ESPL_OK);
+    assert_int_equal(chmod(store.root, 0555), 0);
+    /* Root may write everywhere. */
+    const bool root = geteuid() == 0;
+    assert_int_equal(root ? seteuid(65534) : 0, 0);
+    const enum espl_status status = espl_store_open(store.root, &other, &err);
+    const enum espl_status readonly = espl_store_open_readonly(store.root, &other, NULL);
+    assert_int_equal(root ? seteuid(0) : 0, 0);
+    assert_int_equal(status, ESPL_E_IO);
+    assert_string_equal(err.hint, espl_store_write_hint);
+    assert_int_equal(readonly, ESPL_OK);
+    assert_int_equal(chmod(store.root, 0755), 0);
 }
 
 static void test_store_publish__replaces_what_is_there(void **state)
@@ -429,25 +430,29 @@ static void test_store_file_hash__concurrent_writers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_store_open__layout_and_paths, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_store_open__layout_and_paths, set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_open_readonly__creates_nothing, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_store_open__without_permission, set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_publish__replaces_what_is_there, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_open_artifact__checks_whose_it_is, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_store_of_file__finds_the_root, set_up, tear_down),
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_store_of_file__finds_the_root, set_up,
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_open__removes_guards_that_nobody_holds, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_store_find__prefixes, set_up, tear_down),
+                                        test_folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_store_find__prefixes, set_up, test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_open__cleans_only_what_is_dead, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_file_hash__remembers_and_distrusts, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_file_hash__damaged_memory_is_not_believed,
-                                        set_up, tear_down),
+                                        set_up, test_folder_tear_down),
         cmocka_unit_test_setup_teardown(test_store_file_hash__concurrent_writers, set_up,
-                                        tear_down),
+                                        test_folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

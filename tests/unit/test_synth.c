@@ -17,29 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct fixture {
-    char dir[ESPL_PATH_MAX];
-    char folder[ESPL_PATH_MAX];
-    struct espl_error err;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    fixture_make_dir(f->dir);
-    fixture_join(f->folder, f->dir, "synth");
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    (void)espl_fs_remove_tree(f->dir, NULL);
-    free(f);
-    return 0;
-}
+#include <sys/stat.h>
 
 static void test_synth__every_architecture_is_importable(void **state)
 {
@@ -174,6 +152,35 @@ static void expect_usage(struct espl_synth_options options, const char *message,
     }
 }
 
+/* Left out, the weights take no room, but files and headers are those of the whole checkpoint. */
+static void test_synth__sparse_files_have_the_right_size(void **state)
+{
+    struct fixture *f = *state;
+    struct espl_synth_options options = {
+        .folder = f->folder, .shape = "llama", .layers = 2, .dtype = ESPL_DTYPE_BF16};
+    char dense[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    uint64_t dense_bytes = 0;
+    uint64_t sparse_bytes = 0;
+    struct stat info;
+    struct espl_safetensors *set = NULL;
+    options.folder = fixture_join(dense, f->dir, "dense");
+    assert_int_equal(espl_synth_write(&options, &dense_bytes, &f->err), ESPL_OK);
+    options.folder = f->folder;
+    options.sparse = true;
+    assert_int_equal(espl_synth_write(&options, &sparse_bytes, &f->err), ESPL_OK);
+    assert_int_equal(sparse_bytes, dense_bytes);
+    assert_int_equal(stat(fixture_join(path, f->folder, "model.safetensors"), &info), 0);
+    assert_true((uint64_t)info.st_blocks * 512 < dense_bytes / 4);
+    uint64_t size = 0;
+    assert_int_equal(
+        espl_fs_file_size(fixture_join(path, dense, "model.safetensors"), &size, &f->err), ESPL_OK);
+    assert_int_equal(info.st_size, size);
+    assert_int_equal(espl_safetensors_open(f->folder, &set, &f->err), ESPL_OK);
+    assert_non_null(espl_safetensors_find(set, "model.layers.1.mlp.up_proj.weight"));
+    espl_safetensors_close(set);
+}
+
 static void test_synth__wrong_options_are_named(void **state)
 {
     (void)state;
@@ -215,17 +222,18 @@ static void test_synth__stops_and_leaves_nothing(void **state)
     assert_int_equal(espl_fs_list(f->dir, 10, &names, &count, &f->err), ESPL_OK);
     assert_int_equal(count, 0);
     espl_fs_free_names(names, count);
-    fixture_write_text(f->dir, "synth", "mine");
+    fixture_write_text(f->dir, "checkpoint", "mine");
     assert_int_equal(espl_synth_write(&options, NULL, &f->err), ESPL_E_USAGE);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(test_synth__every_architecture_is_importable),
         T(test_synth__weights_are_normal),
         T(test_synth__equal_seeds_give_equal_bytes),
+        T(test_synth__sparse_files_have_the_right_size),
         cmocka_unit_test(test_synth__target_size_sets_the_layers),
         cmocka_unit_test(test_synth__wrong_options_are_named),
         T(test_synth__stops_and_leaves_nothing),

@@ -1,27 +1,9 @@
 #include "cli/tensor_values.h"
 
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
+#include "support/test_folder.h"
 
 #include <math.h>
 #include <string.h>
-
-static char folder[ESPL_PATH_MAX];
-
-static int set_up(void **state)
-{
-    (void)state;
-    espl_artifact_library_init();
-    temp_folder_make(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temp_folder_remove(folder);
-    return 0;
-}
 
 /* An artifact with one dataset "/x", open for reading. */
 static struct espl_artifact *make(const char *name, const struct espl_tensor_info *info,
@@ -29,7 +11,7 @@ static struct espl_artifact *make(const char *name, const struct espl_tensor_inf
 {
     char path[ESPL_PATH_MAX];
     struct espl_artifact *artifact = NULL;
-    assert_int_equal(espl_fs_join(path, folder, name, NULL), ESPL_OK);
+    assert_int_equal(espl_fs_join(path, test_folder, name, NULL), ESPL_OK);
     assert_int_equal(espl_artifact_create(path, "unit/1", &artifact, NULL), ESPL_OK);
     assert_int_equal(espl_artifact_write(artifact, info, data, NULL), ESPL_OK);
     assert_int_equal(espl_artifact_finish(&artifact, NULL, NULL), ESPL_OK);
@@ -198,10 +180,12 @@ static void test_open__impossible_packings(void **state)
     espl_artifact_close(artifact);
 }
 
-#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define WITH_FOLDER(test) \
+    cmocka_unit_test_setup_teardown(test, test_folder_set_up, test_folder_tear_down)
 
 int main(void)
 {
+    espl_artifact_library_init();
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_measure__counts_and_range),
         WITH_FOLDER(test_first_values__of_every_type),

@@ -262,6 +262,36 @@ static void test_plan__combinations(void **state)
     free(params);
 }
 
+/* The size of an ids file says how many there are. */
+static void test_plan__counts_ready_made_ids(void **state)
+{
+    const struct folder *const folder = *state;
+    static const unsigned char bytes[64] = {1};
+    char path[ESPL_PATH_MAX];
+    void *const params = default_params();
+    struct espl_error err = {0};
+    set_path(params, "ids", write_file(folder, "a.bin", bytes, sizeof bytes, path));
+    token_fixture_ok(plan(params, &err), &err);
+    assert_int_equal(json_integer_value(json_object_get(fake.predicted, "count")), 16);
+    set_int(params, "sequence_length", 17);
+    expect_plan_error(params, ESPL_E_CORRUPT,
+                      "the text has 16 tokens, fewer than one window of sequence_length 17",
+                      "param:ids");
+    /* A window of all ids has no place that could be drawn. */
+    set_int(params, "samples", 2);
+    set_int(params, "sequence_length", 16);
+    expect_plan_error(params, ESPL_E_CORRUPT,
+                      "has 16 ids, too few to draw a window of sequence_length 16",
+                      "param:sequence_length");
+    set_int(params, "sequence_length", 15);
+    token_fixture_ok(plan(params, &err), &err);
+    assert_int_equal(json_integer_value(json_object_get(fake.predicted, "count")), 30);
+    /* What a compressed file holds is known when it is read. */
+    set_path(params, "ids", write_file(folder, "a.bin.xz", bytes, 8, path));
+    token_fixture_ok(plan(params, &err), &err);
+    free(params);
+}
+
 static void test_plan__names_files_and_predicts(void **state)
 {
     const struct folder *const folder = *state;
@@ -513,6 +543,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plan__combinations, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_plan__counts_ready_made_ids, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(test_plan__names_files_and_predicts, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_run__whole_text, make_folder, remove_folder),

@@ -1,0 +1,1 @@
+espalier fetch --help

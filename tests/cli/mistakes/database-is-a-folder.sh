@@ -1,0 +1,3 @@
+# A folder has the name of the database.
+mkdir -p results/espalier.db
+espalier database rebuild
