@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CONNECT_SECONDS = 30, BUFFER_BYTES = 512 << 10 };
 
@@ -82,6 +83,27 @@ static bool find_in_cache(struct espl_transfer *transfer, enum espl_fetch_source
     return true;
 }
 
+/* The same content can come by another way, out of an archive for example, while an interrupted
+ * download of it is left: nobody would go on with that. Somebody at work on it holds the lock. */
+static void drop_leftover(struct espl_transfer *transfer)
+{
+    const struct espl_cache *const cache = &transfer->session->request->cache;
+    struct espl_partial *const left = &transfer->partial;
+    char lock_path[ESPL_PATH_MAX];
+    struct stat info;
+    bool taken = false;
+    if (espl_cache_partial_path(cache, transfer->id, "", left->path, NULL) != ESPL_OK ||
+        espl_cache_partial_path(cache, transfer->id, ".json", left->meta_path, NULL) != ESPL_OK ||
+        espl_cache_partial_path(cache, transfer->id, ".lock", lock_path, NULL) != ESPL_OK ||
+        (lstat(left->path, &info) != 0 && lstat(left->meta_path, &info) != 0)) {
+        return;
+    }
+    if (espl_lock_try(&transfer->lock, lock_path, &taken, NULL, NULL) == ESPL_OK && taken) {
+        espl_partial_discard(left);
+        espl_lock_release(&transfer->lock);
+    }
+}
+
 static void fail_offline(struct espl_transfer *transfer)
 {
     (void)espl_fail(&transfer->error, ESPL_E_NOTFOUND,
@@ -99,6 +121,7 @@ static void poll_waiting(struct espl_transfer *transfer)
     /* wake_time tells whether somebody else held the lock before: then the file is theirs. */
     const bool waited = transfer->wake_time > 0;
     if (find_in_cache(transfer, waited ? ESPL_FETCH_PEER : ESPL_FETCH_CACHE)) {
+        drop_leftover(transfer);
         return;
     }
     if (transfer->session->request->offline) {

@@ -54,6 +54,11 @@ forget
 mkdir -p "$work/cache/partial"
 cp "$original" "$work/cache/partial/$hash"
 expect_good plain
+# One that is left although the content came by another way is removed.
+printf 'left' >"$work/cache/partial/$hash"
+printf '{"validator":"x"}' >"$work/cache/partial/$hash.json"
+expect_good plain
+[ -z "$(ls "$work/cache/partial")" ] || fail "left in partial/: $(ls "$work/cache/partial")"
 
 # An interrupt leaves what is there; the same command continues after it.
 forget
