@@ -211,7 +211,7 @@ static void print_advice(const struct espl_cli *cli, const json_t *record, const
     const char *file = text_of(record, "job_file");
     if ((strcmp(status, "died") == 0 || strcmp(status, "interrupted") == 0) &&
         strcmp(file, "-") != 0) {
-        (void)fprintf(cli->out, "continue with: espalier run %s\n", file);
+        (void)fprintf(cli->out, "continue with: %s\n", text_of(record, "command_line"));
     }
 }
 

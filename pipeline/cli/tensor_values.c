@@ -1,6 +1,7 @@
 #include "cli/tensor_values.h"
 
 #include "core/checked.h"
+#include "core/codes.h"
 #include "model/element.h"
 
 #include <inttypes.h>
@@ -15,15 +16,16 @@ enum { PIECE_ELEMENTS = 1 << 18 }; /* aimed at per read; one row at least */
 struct reader {
     struct espl_artifact *artifact;
     const struct espl_tensor_info *info;
-    bool bits;
-    uint64_t rows; /* of the first dimension */
+    unsigned bits; /* of a packed element: 1 = a mask, more = a signed code; 0 = not packed */
+    uint64_t rows; /* of the first dimension; of a packed list its bytes */
     uint64_t row;  /* next to read */
     uint64_t piece_rows;
     size_t row_bytes;    /* stored */
     size_t row_elements; /* logical */
     unsigned char *raw;
     double *values;
-    size_t count; /* values of the current piece */
+    size_t count;  /* values of the current piece */
+    uint64_t left; /* values not read yet */
 };
 
 uint64_t espl_tensor_element_count(const struct espl_tensor_info *info)
@@ -52,6 +54,34 @@ static void reader_close(struct reader *reader)
     free(reader->values);
 }
 
+/* Bits of an element of a packing that can be read, 0 for any other. A list of codes (rank 1) has
+ * no padding between bytes, so an element must not cross them. */
+static unsigned packed_bits(const struct espl_tensor_info *info)
+{
+    if (strcmp(info->packing, "bitmask-lsb0") == 0) {
+        return 1;
+    }
+    for (unsigned bits = ESPL_CODES_MIN_BITS; bits <= ESPL_CODES_MAX_BITS; ++bits) {
+        char name[sizeof info->packing];
+        (void)snprintf(name, sizeof name, "int%u-lsb0", bits);
+        if (strcmp(info->packing, name) == 0) {
+            return info->rank > 1 || 8 % bits == 0 ? bits : 0;
+        }
+    }
+    return 0;
+}
+
+static double packed_value(const unsigned char *row, size_t index, unsigned bits)
+{
+    unsigned code = 0;
+    for (unsigned bit = 0; bit < bits; ++bit) {
+        const size_t at = index * bits + bit;
+        code |= (row[at / 8] >> (at % 8) & 1u) << bit;
+    }
+    const unsigned sign = bits > 1 ? 1u << (bits - 1) : 0;
+    return (double)(int)(code ^ sign) - (double)sign;
+}
+
 static enum espl_status reader_open(struct espl_artifact *artifact,
                                     const struct espl_tensor_info *info, struct reader *out,
                                     struct espl_error *err)
@@ -59,8 +89,8 @@ static enum espl_status reader_open(struct espl_artifact *artifact,
     memset(out, 0, sizeof *out);
     out->artifact = artifact;
     out->info = info;
-    out->bits = strcmp(info->packing, "bitmask-lsb0") == 0;
-    if (info->packing[0] != '\0' && !out->bits) {
+    out->bits = packed_bits(info);
+    if (info->packing[0] != '\0' && out->bits == 0) {
         return espl_fail(err, ESPL_E_UNSUPPORTED, "cannot unpack '%s', the packing of '%s'",
                          info->packing, info->path);
     }
@@ -70,10 +100,13 @@ static enum espl_status reader_open(struct espl_artifact *artifact,
         return ESPL_OK;
     }
     const uint64_t row_bytes = info->bytes / out->rows;
-    const uint64_t row_elements = espl_tensor_element_count(info) / out->rows;
-    const uint64_t held = out->bits ? row_bytes * 8 : row_bytes / espl_dtype_size(info->dtype);
-    if (row_elements == 0 || row_elements > held ||
-        row_elements * out->rows != espl_tensor_element_count(info)) {
+    out->left = espl_tensor_element_count(info);
+    const uint64_t held =
+        out->bits > 0 ? row_bytes * 8 / out->bits : row_bytes / espl_dtype_size(info->dtype);
+    const bool list = out->bits > 0 && info->rank == 1;
+    const uint64_t row_elements = list ? held : out->left / out->rows;
+    const bool fits = list ? out->left <= held * out->rows : row_elements * out->rows == out->left;
+    if (row_elements == 0 || row_elements > held || !fits) {
         return espl_fail(err, ESPL_E_CORRUPT, "shape of '%s' does not fit its size", info->path);
     }
     out->piece_rows = row_elements < PIECE_ELEMENTS ? PIECE_ELEMENTS / row_elements : 1;
@@ -165,12 +198,14 @@ static enum espl_status reader_next(struct reader *reader, struct espl_error *er
         const unsigned char *raw = reader->raw + row * reader->row_bytes;
         double *values = reader->values + row * reader->row_elements;
         for (size_t i = 0; i < reader->row_elements; ++i) {
-            values[i] = reader->bits ? (double)((raw[i / 8] >> (i % 8)) & 1)
-                                     : element_value(reader->info->dtype, raw + i * size);
+            values[i] = reader->bits > 0 ? packed_value(raw, i, reader->bits)
+                                         : element_value(reader->info->dtype, raw + i * size);
         }
     }
     reader->row += rows;
     reader->count = (size_t)rows * reader->row_elements;
+    reader->count = reader->count < reader->left ? reader->count : (size_t)reader->left;
+    reader->left -= reader->count;
     return ESPL_OK;
 }
 

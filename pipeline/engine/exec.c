@@ -212,7 +212,10 @@ static const char *verdict(const struct espl_exec *exec, struct espl_error *err)
     if (is_stop(err->code) && strcmp(file, "-") == 0) {
         (void)espl_hint(err, "run the same command again to continue");
     } else if (is_stop(err->code)) {
-        (void)espl_hint(err, "continue with: espalier run %s", file);
+        /* The whole command: without its --store or --set it would be another run. */
+        const char *command = exec->options->command_line;
+        (void)espl_hint(err, "continue with: %s%s", command != NULL ? command : "espalier run ",
+                        command != NULL ? "" : file);
     }
     return status;
 }

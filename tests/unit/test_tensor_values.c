@@ -106,6 +106,64 @@ static void test_measure__bit_masks(void **state)
     espl_artifact_close(artifact);
 }
 
+/* Two rows of three codes of 4 bits (low nibble first, the last nibble is padding), and of 3
+ * bits. */
+static void test_first_values__of_packed_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *packing;
+        uint8_t bytes[4];
+        double values[6];
+    } cases[] = {
+        {"int4-lsb0", {0xF7, 0x08, 0x21, 0x03}, {7, -1, -8, 1, 2, 3}},
+        /* 3, -4, -1 = 011 100 111 from the lowest bit: 1 1110 0011; then 1, 2, -2: 1 1001 0001 */
+        {"int3-lsb0", {0xE3, 0x01, 0x91, 0x01}, {3, -4, -1, 1, 2, -2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        const uint64_t shape[] = {2, 2};
+        struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_U8, 2, shape);
+        (void)snprintf(info.packing, sizeof info.packing, "%s", cases[i].packing);
+        info.logical_shape[0] = 2;
+        info.logical_shape[1] = 3;
+        struct espl_artifact *artifact = make("c.h5", &info, cases[i].bytes);
+        double values[8];
+        size_t count = 0;
+        assert_int_equal(espl_tensor_first_values(artifact, espl_artifact_find(artifact, "/x"),
+                                                  values, 8, &count, NULL),
+                         ESPL_OK);
+        assert_int_equal(count, 6);
+        assert_memory_equal(values, cases[i].values, sizeof cases[i].values);
+        espl_artifact_close(artifact);
+    }
+}
+
+/* A list of five 4-bit codes in three bytes: the last nibble is no element. One of 3-bit codes has
+ * no whole codes in its bytes and is refused. */
+static void test_measure__packed_list(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {0xF7, 0x08, 0x72};
+    const uint64_t shape[] = {3};
+    struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_U8, 1, shape);
+    (void)snprintf(info.packing, sizeof info.packing, "int4-lsb0");
+    info.logical_shape[0] = 5;
+    struct espl_artifact *artifact = make("l.h5", &info, bytes);
+    struct espl_tensor_stats stats;
+    assert_int_equal(
+        espl_tensor_measure(artifact, espl_artifact_find(artifact, "/x"), &stats, NULL), ESPL_OK);
+    assert_int_equal(stats.count, 5);
+    assert_int_equal(stats.nonzero, 4); /* 7, -1, -8, 0, 2 */
+    assert_true(stats.min == -8.0 && stats.max == 7.0 && stats.mean == 0.0);
+    espl_artifact_close(artifact);
+    (void)snprintf(info.packing, sizeof info.packing, "int3-lsb0");
+    artifact = make("l.h5", &info, bytes);
+    assert_int_equal(
+        espl_tensor_measure(artifact, espl_artifact_find(artifact, "/x"), &stats, NULL),
+        ESPL_E_UNSUPPORTED);
+    espl_artifact_close(artifact);
+}
+
 static void test_compare__counts_and_largest(void **state)
 {
     (void)state;
@@ -190,6 +248,8 @@ int main(void)
         WITH_FOLDER(test_measure__counts_and_range),
         WITH_FOLDER(test_first_values__of_every_type),
         WITH_FOLDER(test_measure__bit_masks),
+        WITH_FOLDER(test_first_values__of_packed_rows),
+        WITH_FOLDER(test_measure__packed_list),
         WITH_FOLDER(test_compare__counts_and_largest),
         WITH_FOLDER(test_compare__nan_against_a_number_is_infinite),
         WITH_FOLDER(test_measure__several_pieces),
