@@ -36,9 +36,9 @@ says 'ca-file'
 forget
 mkdir -p "$work/cache/partial"
 head -c 3000000 "$original" >"$work/cache/partial/$hash"
-: >"$work/access.log"
+fresh_log
 expect_good plain
-grep -q '^GET /data 206 1000000 bytes=3000000-$' "$work/access.log" || fail "not resumed: $(cat "$work/access.log")"
+logged '^GET /data 206 1000000 bytes=3000000-$'
 # One that holds something else is found out by its hash, and fetched anew.
 forget
 mkdir -p "$work/cache/partial"
@@ -72,9 +72,9 @@ wait "$fetching" || code=$?
 [ "$code" -eq 130 ] || fail "interrupted: exit code $code instead of 130"
 says 'the same command continues it'
 [ -s "$work/cache/partial/$hash" ] || fail "nothing was kept"
-: >"$work/access.log"
+fresh_log
 expect_good slow
-grep -q ' 206 .* bytes=[1-9]' "$work/access.log" || fail "not resumed after the interrupt"
+logged ' 206 .* bytes=[1-9]'
 [ -z "$(ls "$work/cache/partial")" ] || fail "left in partial/: $(ls "$work/cache/partial")"
 
 # A file without a published hash is recorded: the same later, or an error; --update takes the new.
@@ -92,7 +92,7 @@ mv "$work/www/data.old" "$original"
 
 # Two at once share the work: the content travels once.
 forget
-: >"$work/access.log"
+fresh_log
 "$ESPALIER" fetch slow --registry "$work/registry.yaml" \
     --progress none >"$work/one" 2>"$work/err" &
 one=$!
@@ -100,6 +100,7 @@ one=$!
     --progress none >"$work/two" 2>"$work/err2" || fail "the second of two failed: $(cat "$work/err2")"
 wait "$one" || fail "the first of two failed"
 cmp -s "$work/one" "$work/two" || fail "two fetches give two folders"
+logged_no_more
 [ "$(grep -c '^GET' "$work/access.log")" -eq 1 ] || fail "not shared: $(cat "$work/access.log")"
 no_half_blob
 
@@ -159,14 +160,15 @@ for name in single sharded pickle escape; do
 TEXT
 done
 export ESPALIER_HUB="$https/" # with a slash at its end, as people write it
-: >"$work/access.log"
+fresh_log
 fetch single
 [ "$code" -eq 0 ] || fail "hub: exit code $code"
 cmp -s "$folder/model.safetensors" "$SOURCE/datasets/samples/llama-6m/model.safetensors" || fail "hub: other weights"
 grep -q "\"revision\": \"$commit\"" "$folder/set.json" || fail "the branch was not pinned"
-grep -q "GET /lab/single/resolve/$commit/model.safetensors 200" "$work/access.log" || fail "weights of another state"
-: >"$work/access.log"
+logged "GET /lab/single/resolve/$commit/model.safetensors 200"
+fresh_log
 fetch single
+logged_no_more
 [ "$code" -eq 0 ] && ! grep -q GET "$work/access.log" || fail "hub, again: code $code, $(cat "$work/access.log")"
 fetch single --offline
 [ "$code" -eq 0 ] || fail "hub, offline: exit code $code"

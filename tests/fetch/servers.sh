@@ -157,6 +157,26 @@ forget() {
     fail "cannot remove the cache"
 }
 says() { grep -q -e "$1" "$work/err" || fail "${2:-the message} does not say '$1'"; }
+# Apache writes a line after its answer has left, so a fetch can be over before its lines are there.
+# Waits for a line that matches; logged_no_more waits until none has come for a while.
+logged() {
+    for attempt in $(seq 100); do
+        ! grep -q -e "$1" "$work/access.log" || return 0
+        sleep 0.1
+    done
+    fail "no '$1' in the server's log: $(cat "$work/access.log")"
+}
+logged_no_more() {
+    before=-1
+    while lines=$(wc -l <"$work/access.log") && [ "$lines" -ne "$before" ]; do
+        before=$lines
+        sleep 1
+    done
+}
+fresh_log() {
+    logged_no_more
+    : >"$work/access.log"
+}
 # Nothing is visible that is not whole: every blob has the hash it is named by.
 no_half_blob() {
     [ -d "$work/cache/blobs" ] || return 0
