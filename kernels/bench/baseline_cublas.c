@@ -16,15 +16,8 @@ enum {
 };
 
 struct cublas_self {
-    void *library;
-    void *handle;
-    struct espl_spmm_peer_problem problem;
-    struct espl_baseline_copies weights;
-    void *x;
-    void *y;
-    void *work;
+    struct espl_baseline base;
     int (*create)(void **handle);
-    int (*destroy)(void *handle);
     int (*set_stream)(void *handle, void *stream);
     int (*set_workspace)(void *handle, void *work, size_t bytes);
     int (*gemm)(void *handle, int op_a, int op_b, int m, int n, int k, const void *alpha,
@@ -32,82 +25,60 @@ struct cublas_self {
                 const void *beta, void *c, int c_type, int ldc, int compute, int algorithm);
 };
 
-static void cublas_destroy(void *pointer)
-{
-    struct cublas_self *self = pointer;
-    if (self == NULL) {
-        return;
-    }
-    if (self->handle != NULL) {
-        (void)self->destroy(self->handle);
-    }
-    espl_baseline_copies_free(&self->weights);
-    espl_cuda_free(self->x);
-    espl_cuda_free(self->y);
-    espl_cuda_free(self->work);
-    if (self->library != NULL) {
-        (void)dlclose(self->library);
-    }
-    free(self);
-}
-
 static int load(struct cublas_self *self, char *why)
 {
     static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so", NULL};
-    self->library = espl_baseline_library(names, why);
-    if (self->library == NULL ||
-        !espl_baseline_symbol(self->library, "cublasCreate_v2", &self->create, why) ||
-        !espl_baseline_symbol(self->library, "cublasDestroy_v2", &self->destroy, why) ||
-        !espl_baseline_symbol(self->library, "cublasSetStream_v2", &self->set_stream, why) ||
-        !espl_baseline_symbol(self->library, "cublasSetWorkspace_v2", &self->set_workspace, why) ||
-        !espl_baseline_symbol(self->library, "cublasGemmEx", &self->gemm, why)) {
+    void *library = espl_baseline_library(names, why);
+    self->base.library = library;
+    if (library == NULL || !espl_baseline_symbol(library, "cublasCreate_v2", &self->create, why) ||
+        !espl_baseline_symbol(library, "cublasDestroy_v2", &self->base.destroy_handle, why) ||
+        !espl_baseline_symbol(library, "cublasSetStream_v2", &self->set_stream, why) ||
+        !espl_baseline_symbol(library, "cublasSetWorkspace_v2", &self->set_workspace, why) ||
+        !espl_baseline_symbol(library, "cublasGemmEx", &self->gemm, why)) {
         return 1;
     }
-    const int code = self->create(&self->handle);
+    const int code = self->create(&self->base.handle);
     return code == 0 ? 0 : espl_baseline_fail(why, "cuBLAS cannot start", code);
 }
 
 static int upload(struct cublas_self *self, char *why)
 {
-    const struct espl_spmm_peer_problem *p = &self->problem;
-    int8_t *codes = espl_baseline_activations(p->tokens * p->cols);
-    uint16_t *x = codes != NULL ? espl_baseline_halves(codes, p->tokens * p->cols) : NULL;
-    uint16_t *w = espl_baseline_halves(p->codes, p->rows * p->cols);
-    int failed = w == NULL || x == NULL
-                     ? espl_baseline_fail(why, "out of memory for the operands of cuBLAS", 0)
-                     : espl_baseline_copies_create(w, p->rows * p->cols * sizeof *w, p->cold_bytes,
-                                                   &self->weights, why);
-    if (failed == 0) {
-        failed = espl_baseline_upload(x, p->tokens * p->cols * sizeof *x, &self->x, why);
-    }
-    if (failed == 0) {
-        failed = espl_baseline_upload(NULL, p->tokens * p->rows * sizeof(uint16_t), &self->y, why);
-    }
-    if (failed == 0) {
-        failed = espl_baseline_upload(NULL, WORK_BYTES, &self->work, why);
-    }
-    free(codes);
-    free(x);
+    struct espl_baseline *base = &self->base;
+    const size_t count = base->problem.rows * base->problem.cols;
+    uint16_t *w = espl_baseline_halves(base->problem.codes, count);
+    int failed = w == NULL
+                     ? espl_baseline_fail(why, "out of memory for the weights of cuBLAS", 0)
+                     : espl_baseline_copies_create(w, count * sizeof *w, base->problem.cold_bytes,
+                                                   &base->weights, why);
     free(w);
-    return failed;
+    if (failed == 0) {
+        failed = espl_baseline_half_operands(base, why);
+    }
+    return failed != 0 ? failed : espl_baseline_upload(NULL, WORK_BYTES, &base->work, why);
+}
+
+static int prepare(void *self, char *why)
+{
+    return load(self, why) != 0 || upload(self, why) != 0 ? 1 : 0;
 }
 
 static int cublas_launch(void *pointer, size_t copy, void *stream)
 {
     const struct cublas_self *self = pointer;
-    const struct espl_spmm_peer_problem *p = &self->problem;
+    const struct espl_baseline *base = &self->base;
+    const struct espl_spmm_peer_problem *p = &base->problem;
     const float one = 1.0F;
     const float zero = 0.0F;
-    int code = self->set_stream(self->handle, stream);
+    int code = self->set_stream(base->handle, stream);
     if (code == 0) {
         /* cuBLAS forgets the work space when the stream is set. */
-        code = self->set_workspace(self->handle, self->work, WORK_BYTES);
+        code = self->set_workspace(base->handle, base->work, WORK_BYTES);
     }
     if (code == 0) {
         /* Row-major y (tokens, rows) is column-major (rows, tokens) = W^T' x. */
-        code = self->gemm(self->handle, OP_T, OP_N, (int)p->rows, (int)p->tokens, (int)p->cols,
-                          &one, self->weights.data[copy % self->weights.count], TYPE_HALF,
-                          (int)p->cols, self->x, TYPE_HALF, (int)p->cols, &zero, self->y, TYPE_HALF,
+        code = self->gemm(base->handle, OP_T, OP_N, (int)p->rows, (int)p->tokens, (int)p->cols,
+                          &one, base->weights.data[copy % base->weights.count], TYPE_HALF,
+                          (int)p->cols, base->x, TYPE_HALF, (int)p->cols, &zero, base->y, TYPE_HALF,
                           (int)p->rows, COMPUTE_FLOAT, ALGO_DEFAULT);
     }
     return code;
@@ -115,24 +86,14 @@ static int cublas_launch(void *pointer, size_t copy, void *stream)
 
 static int cublas_create(const struct espl_spmm_peer_problem *problem, void **out, char *why)
 {
-    struct cublas_self *self = calloc(1, sizeof *self);
-    if (self == NULL) {
-        return espl_baseline_fail(why, "out of memory for cuBLAS", 0);
-    }
-    self->problem = *problem;
-    if (load(self, why) != 0 || upload(self, why) != 0) {
-        cublas_destroy(self);
-        return 1;
-    }
-    self->problem.codes = NULL; /* borrowed for the time of this call */
-    *out = self;
-    return 0;
+    return espl_baseline_create(sizeof(struct cublas_self), problem, prepare, espl_baseline_destroy,
+                                out, why);
 }
 
 static uint64_t cublas_weight_bytes(void *pointer)
 {
     const struct cublas_self *self = pointer;
-    return self->weights.bytes;
+    return self->base.weights.bytes;
 }
 
 const struct espl_spmm_peer espl_spmm_peer_cublas_fp16 = {
@@ -141,5 +102,5 @@ const struct espl_spmm_peer espl_spmm_peer_cublas_fp16 = {
     .create = cublas_create,
     .launch = cublas_launch,
     .weight_bytes = cublas_weight_bytes,
-    .destroy = cublas_destroy,
+    .destroy = espl_baseline_destroy,
 };

@@ -1,7 +1,6 @@
 /* Baseline: cuBLASLt, INT8 weights and activations, INT32 outputs. Times all algorithms that its
  * heuristic returns (16 at most), with cold weights, and keeps the best. */
 #include "espalier/cuda_memory.h"
-#include "espalier/cuda_timing.h"
 #include "kernels/bench/spmm_baseline.h"
 
 #include <dlfcn.h>
@@ -29,24 +28,20 @@ struct heuristic {
 };
 
 struct lt_self {
-    void *library;
-    void *handle;
+    struct espl_baseline base;
     void *operation;
     void *layout_w, *layout_x, *layout_y;
     struct heuristic results[MOST_ALGORITHMS];
     int found;
     int best;
-    struct espl_spmm_peer_problem problem;
-    struct espl_baseline_copies weights;
-    void *x;
-    void *y;
-    void *work;
     int (*create)(void **handle);
-    int (*destroy)(void *handle);
     int (*operation_create)(void **operation, int compute, int scale);
+    int (*operation_destroy)(void *operation);
     int (*operation_set)(void *operation, int attribute, const void *value, size_t bytes);
     int (*layout_create)(void **layout, int type, uint64_t rows, uint64_t cols, int64_t stride);
+    int (*layout_destroy)(void *layout);
     int (*preference_create)(void **preference);
+    int (*preference_destroy)(void *preference);
     int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
     int (*heuristics)(void *handle, void *operation, void *a, void *b, void *c, void *d,
                       void *preference, int asked, struct heuristic *results, int *found);
@@ -59,20 +54,16 @@ struct lt_self {
 static void lt_destroy(void *pointer)
 {
     struct lt_self *self = pointer;
-    if (self == NULL) {
-        return;
+    void *const layouts[] = {self->layout_w, self->layout_x, self->layout_y};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        if (layouts[i] != NULL) {
+            (void)self->layout_destroy(layouts[i]);
+        }
     }
-    if (self->handle != NULL) {
-        (void)self->destroy(self->handle);
+    if (self->operation != NULL) {
+        (void)self->operation_destroy(self->operation);
     }
-    espl_baseline_copies_free(&self->weights);
-    espl_cuda_free(self->x);
-    espl_cuda_free(self->y);
-    espl_cuda_free(self->work);
-    if (self->library != NULL) {
-        (void)dlclose(self->library);
-    }
-    free(self);
+    espl_baseline_destroy(self);
 }
 
 static int load(struct lt_self *self, char *why)
@@ -80,13 +71,18 @@ static int load(struct lt_self *self, char *why)
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                         NULL};
     void *library = espl_baseline_library(names, why);
-    self->library = library;
+    self->base.library = library;
     if (library == NULL || !espl_baseline_symbol(library, "cublasLtCreate", &self->create, why) ||
-        !espl_baseline_symbol(library, "cublasLtDestroy", &self->destroy, why) ||
+        !espl_baseline_symbol(library, "cublasLtDestroy", &self->base.destroy_handle, why) ||
         !espl_baseline_symbol(library, "cublasLtMatmulDescCreate", &self->operation_create, why) ||
+        !espl_baseline_symbol(library, "cublasLtMatmulDescDestroy", &self->operation_destroy,
+                              why) ||
         !espl_baseline_symbol(library, "cublasLtMatmulDescSetAttribute", &self->operation_set,
                               why) ||
         !espl_baseline_symbol(library, "cublasLtMatrixLayoutCreate", &self->layout_create, why) ||
+        !espl_baseline_symbol(library, "cublasLtMatrixLayoutDestroy", &self->layout_destroy, why) ||
+        !espl_baseline_symbol(library, "cublasLtMatmulPreferenceDestroy", &self->preference_destroy,
+                              why) ||
         !espl_baseline_symbol(library, "cublasLtMatmulPreferenceCreate", &self->preference_create,
                               why) ||
         !espl_baseline_symbol(library, "cublasLtMatmulPreferenceSetAttribute",
@@ -95,26 +91,27 @@ static int load(struct lt_self *self, char *why)
         !espl_baseline_symbol(library, "cublasLtMatmul", &self->matmul, why)) {
         return 1;
     }
-    const int code = self->create(&self->handle);
+    const int code = self->create(&self->base.handle);
     return code == 0 ? 0 : espl_baseline_fail(why, "cuBLASLt cannot start", code);
 }
 
 static int upload(struct lt_self *self, char *why)
 {
-    const struct espl_spmm_peer_problem *p = &self->problem;
+    struct espl_baseline *base = &self->base;
+    const struct espl_spmm_peer_problem *p = &base->problem;
     int8_t *x = espl_baseline_activations(p->tokens * p->cols);
     int failed = x == NULL
                      ? espl_baseline_fail(why, "out of memory for the operands of cuBLASLt", 0)
                      : espl_baseline_copies_create(p->codes, p->rows * p->cols, p->cold_bytes,
-                                                   &self->weights, why);
+                                                   &base->weights, why);
     if (failed == 0) {
-        failed = espl_baseline_upload(x, p->tokens * p->cols, &self->x, why);
+        failed = espl_baseline_upload(x, p->tokens * p->cols, &base->x, why);
     }
     if (failed == 0) {
-        failed = espl_baseline_upload(NULL, p->tokens * p->rows * sizeof(int32_t), &self->y, why);
+        failed = espl_baseline_upload(NULL, p->tokens * p->rows * sizeof(int32_t), &base->y, why);
     }
     if (failed == 0) {
-        failed = espl_baseline_upload(NULL, WORK_BYTES, &self->work, why);
+        failed = espl_baseline_upload(NULL, WORK_BYTES, &base->work, why);
     }
     free(x);
     return failed;
@@ -123,7 +120,7 @@ static int upload(struct lt_self *self, char *why)
 /* Row-major y (tokens, rows) is column-major (rows, tokens) = W^T' x. */
 static int describe(struct lt_self *self, char *why)
 {
-    const struct espl_spmm_peer_problem *p = &self->problem;
+    const struct espl_spmm_peer_problem *p = &self->base.problem;
     const int transpose = OP_T;
     const size_t work_bytes = WORK_BYTES;
     void *preference = NULL;
@@ -145,83 +142,61 @@ static int describe(struct lt_self *self, char *why)
                      : self->preference_set(preference, PREF_MAX_WORKSPACE_BYTES, &work_bytes,
                                             sizeof work_bytes);
     code = code != 0 ? code
-                     : self->heuristics(self->handle, self->operation, self->layout_w,
+                     : self->heuristics(self->base.handle, self->operation, self->layout_w,
                                         self->layout_x, self->layout_y, self->layout_y, preference,
                                         MOST_ALGORITHMS, self->results, &self->found);
-    if (code != 0 || self->found == 0) {
-        return espl_baseline_fail(why, "cuBLASLt has no algorithm for this shape", code);
+    if (preference != NULL) {
+        (void)self->preference_destroy(preference);
     }
-    return 0;
-}
-
-static int launch_algorithm(const struct lt_self *self, int which, size_t copy, void *stream)
-{
-    const int32_t one = 1;
-    const int32_t zero = 0;
-    return self->matmul(self->handle, self->operation, &one,
-                        self->weights.data[copy % self->weights.count], self->layout_w, self->x,
-                        self->layout_x, &zero, self->y, self->layout_y, self->y, self->layout_y,
-                        self->results[which].algorithm, self->work, WORK_BYTES, stream);
+    int usable = 0;
+    for (int i = 0; code == 0 && i < self->found; i++) {
+        if (self->results[i].state == 0) {
+            self->results[usable++] = self->results[i];
+        }
+    }
+    self->found = usable;
+    return usable > 0 ? 0
+                      : espl_baseline_fail(why, "cuBLASLt has no algorithm for this shape", code);
 }
 
 static int lt_launch(void *pointer, size_t copy, void *stream)
 {
     const struct lt_self *self = pointer;
-    return launch_algorithm(self, self->best, copy, stream);
+    const struct espl_baseline *base = &self->base;
+    const int32_t one = 1;
+    const int32_t zero = 0;
+    return self->matmul(base->handle, self->operation, &one,
+                        base->weights.data[copy % base->weights.count], self->layout_w, base->x,
+                        self->layout_x, &zero, base->y, self->layout_y, base->y, self->layout_y,
+                        self->results[self->best].algorithm, base->work, WORK_BYTES, stream);
 }
 
-static enum espl_status launch_best(void *pointer, size_t copy, bool overlap, void *stream,
-                                    struct espl_error *err)
-{
-    (void)overlap;
-    const int code = lt_launch(pointer, copy, stream);
-    return code == 0 ? ESPL_OK : espl_fail(err, ESPL_E_MACHINE, "cuBLASLt failed (%d)", code);
-}
-
-/* Times every algorithm; self->best is the fastest. */
 static int pick_best(struct lt_self *self, char *why)
 {
+    const size_t copies = self->base.weights.count;
     const struct espl_cuda_timing_options options = {
-        .graph = true, .launches = self->weights.count < 8 ? 8 : self->weights.count, .repeats = 3};
-    double best = 0.0;
-    int chosen = -1;
-    for (int i = 0; i < self->found; i++) {
-        struct espl_cuda_time time;
-        struct espl_error err;
-        const struct espl_cuda_subject subject = {self, launch_best};
-        self->best = i;
-        if (self->results[i].state == 0 &&
-            espl_cuda_time_launches(&subject, &options, &time, &err) == ESPL_OK &&
-            (chosen < 0 || time.median < best)) {
-            best = time.median;
-            chosen = i;
-        }
-    }
-    self->best = chosen;
-    return chosen >= 0 ? 0 : espl_baseline_fail(why, "no algorithm of cuBLASLt runs", 0);
+        .graph = true, .launches = copies < 8 ? 8 : copies, .repeats = 3};
+    const struct espl_baseline_subject subject = {&espl_spmm_peer_cublaslt_int8, self};
+    return espl_baseline_pick(&subject, &options, self->found, &self->best, why);
+}
+
+static int prepare(void *self, char *why)
+{
+    return load(self, why) != 0 || upload(self, why) != 0 || describe(self, why) != 0 ||
+                   pick_best(self, why) != 0
+               ? 1
+               : 0;
 }
 
 static int lt_create(const struct espl_spmm_peer_problem *problem, void **out, char *why)
 {
-    struct lt_self *self = calloc(1, sizeof *self);
-    if (self == NULL) {
-        return espl_baseline_fail(why, "out of memory for cuBLASLt", 0);
-    }
-    self->problem = *problem;
-    if (load(self, why) != 0 || upload(self, why) != 0 || describe(self, why) != 0 ||
-        pick_best(self, why) != 0) {
-        lt_destroy(self);
-        return 1;
-    }
-    self->problem.codes = NULL; /* borrowed for the time of this call */
-    *out = self;
-    return 0;
+    return espl_baseline_create(sizeof(struct lt_self), problem, prepare, lt_destroy, out, why);
 }
 
 static uint64_t lt_weight_bytes(void *pointer)
 {
     const struct lt_self *self = pointer;
-    return self->weights.bytes;
+    return self->base.weights.bytes;
 }
 
 const struct espl_spmm_peer espl_spmm_peer_cublaslt_int8 = {

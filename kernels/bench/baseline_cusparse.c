@@ -1,7 +1,6 @@
 /* Baseline: cuSPARSE, CSR with 32-bit columns and FP16 values, FP16 activations and outputs. Times
  * the algorithms for CSR and keeps the best. */
 #include "espalier/cuda_memory.h"
-#include "espalier/cuda_timing.h"
 #include "kernels/bench/spmm_baseline.h"
 
 #include <dlfcn.h>
@@ -13,24 +12,20 @@ static const int algorithms[] = {0, 4, 6, 12}; /* default, CSR 1, 2, 3 */
 enum { ALGORITHMS = 4 };
 
 struct csr_self {
-    void *library;
-    void *handle;
-    struct espl_spmm_peer_problem problem;
-    struct espl_baseline_copies row_starts, columns, values;
-    void *weights[ESPL_BASELINE_MAX_COPIES]; /* descriptors */
-    size_t copies;
-    void *x, *y;
+    struct espl_baseline base;
+    struct espl_baseline_copies row_starts, columns;
+    void *matrices[ESPL_BASELINE_MAX_COPIES]; /* descriptors of the copies */
     void *x_descriptor, *y_descriptor;
-    void *work;
-    int best;
+    int best; /* of algorithms */
     int (*create)(void **handle);
-    int (*destroy)(void *handle);
     int (*set_stream)(void *handle, void *stream);
     int (*create_csr)(void **matrix, int64_t rows, int64_t cols, int64_t nonzeros, void *starts,
                       void *columns, void *values, int start_type, int column_type, int base,
                       int value_type);
+    int (*destroy_csr)(void *matrix);
     int (*create_dense)(void **matrix, int64_t rows, int64_t cols, int64_t stride, void *values,
                         int type, int order);
+    int (*destroy_dense)(void *matrix);
     int (*work_bytes)(void *handle, int op_a, int op_b, const void *alpha, void *a, void *b,
                       const void *beta, void *c, int compute, int algorithm, size_t *bytes);
     int (*spmm)(void *handle, int op_a, int op_b, const void *alpha, void *a, void *b,
@@ -40,39 +35,39 @@ struct csr_self {
 static void csr_destroy(void *pointer)
 {
     struct csr_self *self = pointer;
-    if (self == NULL) {
-        return;
+    void *const operands[] = {self->x_descriptor, self->y_descriptor};
+    for (size_t i = 0; i < ESPL_BASELINE_MAX_COPIES; i++) {
+        if (self->matrices[i] != NULL) {
+            (void)self->destroy_csr(self->matrices[i]);
+        }
     }
-    if (self->handle != NULL) {
-        (void)self->destroy(self->handle);
+    for (size_t i = 0; i < sizeof operands / sizeof operands[0]; i++) {
+        if (operands[i] != NULL) {
+            (void)self->destroy_dense(operands[i]);
+        }
     }
     espl_baseline_copies_free(&self->row_starts);
     espl_baseline_copies_free(&self->columns);
-    espl_baseline_copies_free(&self->values);
-    espl_cuda_free(self->x);
-    espl_cuda_free(self->y);
-    espl_cuda_free(self->work);
-    if (self->library != NULL) {
-        (void)dlclose(self->library);
-    }
-    free(self);
+    espl_baseline_destroy(self);
 }
 
 static int load(struct csr_self *self, char *why)
 {
     static const char *const names[] = {"libcusparse.so.12", "libcusparse.so", NULL};
     void *library = espl_baseline_library(names, why);
-    self->library = library;
+    self->base.library = library;
     if (library == NULL || !espl_baseline_symbol(library, "cusparseCreate", &self->create, why) ||
-        !espl_baseline_symbol(library, "cusparseDestroy", &self->destroy, why) ||
+        !espl_baseline_symbol(library, "cusparseDestroy", &self->base.destroy_handle, why) ||
         !espl_baseline_symbol(library, "cusparseSetStream", &self->set_stream, why) ||
         !espl_baseline_symbol(library, "cusparseCreateCsr", &self->create_csr, why) ||
+        !espl_baseline_symbol(library, "cusparseDestroySpMat", &self->destroy_csr, why) ||
+        !espl_baseline_symbol(library, "cusparseDestroyDnMat", &self->destroy_dense, why) ||
         !espl_baseline_symbol(library, "cusparseCreateDnMat", &self->create_dense, why) ||
         !espl_baseline_symbol(library, "cusparseSpMM_bufferSize", &self->work_bytes, why) ||
         !espl_baseline_symbol(library, "cusparseSpMM", &self->spmm, why)) {
         return 1;
     }
-    const int code = self->create(&self->handle);
+    const int code = self->create(&self->base.handle);
     return code == 0 ? 0 : espl_baseline_fail(why, "cuSPARSE cannot start", code);
 }
 
@@ -111,7 +106,8 @@ static int compress(const struct espl_spmm_peer_problem *p, struct csr_host *hos
 
 static int upload_weights(struct csr_self *self, const struct csr_host *host, char *why)
 {
-    const struct espl_spmm_peer_problem *p = &self->problem;
+    struct espl_baseline *base = &self->base;
+    const struct espl_spmm_peer_problem *p = &base->problem;
     const size_t count = host->nonzeros > 0 ? host->nonzeros : 1;
     const size_t bytes = count * (sizeof(int32_t) + sizeof(uint16_t));
     const size_t copies = p->cold_bytes / bytes + 1;
@@ -129,13 +125,12 @@ static int upload_weights(struct csr_self *self, const struct csr_host *host, ch
     failed = failed != 0 ? failed
                          : espl_baseline_copies_create(values, count * sizeof(uint16_t),
                                                        copies * count * sizeof(uint16_t),
-                                                       &self->values, why);
+                                                       &base->weights, why);
     free(values);
-    self->copies = self->values.count;
-    for (size_t i = 0; failed == 0 && i < self->copies; i++) {
-        const int code = self->create_csr(&self->weights[i], (int64_t)p->rows, (int64_t)p->cols,
+    for (size_t i = 0; failed == 0 && i < base->weights.count; i++) {
+        const int code = self->create_csr(&self->matrices[i], (int64_t)p->rows, (int64_t)p->cols,
                                           (int64_t)host->nonzeros, self->row_starts.data[i],
-                                          self->columns.data[i], self->values.data[i], INDEX_32,
+                                          self->columns.data[i], base->weights.data[i], INDEX_32,
                                           INDEX_32, BASE_0, TYPE_HALF);
         failed = code != 0 ? espl_baseline_fail(why, "cuSPARSE refuses the weights", code) : 0;
     }
@@ -144,48 +139,32 @@ static int upload_weights(struct csr_self *self, const struct csr_host *host, ch
 
 static int upload_operands(struct csr_self *self, char *why)
 {
-    const struct espl_spmm_peer_problem *p = &self->problem;
-    int8_t *codes = espl_baseline_activations(p->tokens * p->cols);
-    uint16_t *x = codes != NULL ? espl_baseline_halves(codes, p->tokens * p->cols) : NULL;
-    int failed = x == NULL
-                     ? espl_baseline_fail(why, "out of memory for the operands of cuSPARSE", 0)
-                     : espl_baseline_upload(x, p->tokens * p->cols * sizeof *x, &self->x, why);
-    failed = failed != 0 ? failed
-                         : espl_baseline_upload(NULL, p->tokens * p->rows * sizeof(uint16_t),
-                                                &self->y, why);
-    free(codes);
-    free(x);
-    if (failed != 0) {
-        return failed;
+    struct espl_baseline *base = &self->base;
+    const struct espl_spmm_peer_problem *p = &base->problem;
+    if (espl_baseline_half_operands(base, why) != 0) {
+        return 1;
     }
     /* Row-major (tokens, n) is column-major (n, tokens): y = W x. */
     int code = self->create_dense(&self->x_descriptor, (int64_t)p->cols, (int64_t)p->tokens,
-                                  (int64_t)p->cols, self->x, TYPE_HALF, ORDER_COL);
+                                  (int64_t)p->cols, base->x, TYPE_HALF, ORDER_COL);
     code = code != 0 ? code
                      : self->create_dense(&self->y_descriptor, (int64_t)p->rows, (int64_t)p->tokens,
-                                          (int64_t)p->rows, self->y, TYPE_HALF, ORDER_COL);
+                                          (int64_t)p->rows, base->y, TYPE_HALF, ORDER_COL);
     return code == 0 ? 0 : espl_baseline_fail(why, "cuSPARSE refuses the activations", code);
 }
 
 static int csr_launch(void *pointer, size_t copy, void *stream)
 {
     const struct csr_self *self = pointer;
+    const struct espl_baseline *base = &self->base;
     const float one = 1.0F;
     const float zero = 0.0F;
-    const int code = self->set_stream(self->handle, stream);
+    const int code = self->set_stream(base->handle, stream);
     return code != 0
                ? code
-               : self->spmm(self->handle, OP_N, OP_N, &one, self->weights[copy % self->copies],
-                            self->x_descriptor, &zero, self->y_descriptor, TYPE_FLOAT,
-                            algorithms[self->best], self->work);
-}
-
-static enum espl_status launch_best(void *pointer, size_t copy, bool overlap, void *stream,
-                                    struct espl_error *err)
-{
-    (void)overlap;
-    const int code = csr_launch(pointer, copy, stream);
-    return code == 0 ? ESPL_OK : espl_fail(err, ESPL_E_MACHINE, "cuSPARSE failed (%d)", code);
+               : self->spmm(base->handle, OP_N, OP_N, &one,
+                            self->matrices[copy % base->weights.count], self->x_descriptor, &zero,
+                            self->y_descriptor, TYPE_FLOAT, algorithms[self->best], base->work);
 }
 
 static int take_work_space(struct csr_self *self, char *why)
@@ -195,61 +174,51 @@ static int take_work_space(struct csr_self *self, char *why)
     size_t most = 256;
     for (int i = 0; i < ALGORITHMS; i++) {
         size_t bytes = 0;
-        if (self->work_bytes(self->handle, OP_N, OP_N, &one, self->weights[0], self->x_descriptor,
-                             &zero, self->y_descriptor, TYPE_FLOAT, algorithms[i], &bytes) == 0) {
+        if (self->work_bytes(self->base.handle, OP_N, OP_N, &one, self->matrices[0],
+                             self->x_descriptor, &zero, self->y_descriptor, TYPE_FLOAT,
+                             algorithms[i], &bytes) == 0) {
             most = bytes > most ? bytes : most;
         }
     }
-    return espl_baseline_upload(NULL, most, &self->work, why);
+    return espl_baseline_upload(NULL, most, &self->base.work, why);
+}
+
+static int prepare_weights(struct csr_self *self, char *why)
+{
+    struct csr_host host = {.starts = NULL};
+    const bool failed =
+        compress(&self->base.problem, &host, why) != 0 || upload_weights(self, &host, why) != 0;
+    free(host.starts);
+    free(host.columns);
+    free(host.codes);
+    return failed ? 1 : 0;
 }
 
 static int pick_best(struct csr_self *self, char *why)
 {
     const struct espl_cuda_timing_options options = {.launches = 2, .repeats = 1};
-    double best = 0.0;
-    int chosen = -1;
-    for (int i = 0; i < ALGORITHMS; i++) {
-        struct espl_cuda_time time;
-        struct espl_error err;
-        const struct espl_cuda_subject subject = {self, launch_best};
-        self->best = i;
-        if (espl_cuda_time_launches(&subject, &options, &time, &err) == ESPL_OK &&
-            (chosen < 0 || time.median < best)) {
-            best = time.median;
-            chosen = i;
-        }
-    }
-    self->best = chosen;
-    return chosen >= 0 ? 0 : espl_baseline_fail(why, "no algorithm of cuSPARSE runs", 0);
+    const struct espl_baseline_subject subject = {&espl_spmm_peer_cusparse_csr, self};
+    return espl_baseline_pick(&subject, &options, ALGORITHMS, &self->best, why);
+}
+
+static int prepare(void *self, char *why)
+{
+    return load(self, why) != 0 || prepare_weights(self, why) != 0 ||
+                   upload_operands(self, why) != 0 || take_work_space(self, why) != 0 ||
+                   pick_best(self, why) != 0
+               ? 1
+               : 0;
 }
 
 static int csr_create(const struct espl_spmm_peer_problem *problem, void **out, char *why)
 {
-    struct csr_host host = {.starts = NULL};
-    struct csr_self *self = calloc(1, sizeof *self);
-    if (self == NULL) {
-        return espl_baseline_fail(why, "out of memory for cuSPARSE", 0);
-    }
-    self->problem = *problem;
-    const bool failed = load(self, why) != 0 || compress(problem, &host, why) != 0 ||
-                        upload_weights(self, &host, why) != 0 || upload_operands(self, why) != 0 ||
-                        take_work_space(self, why) != 0 || pick_best(self, why) != 0;
-    free(host.starts);
-    free(host.columns);
-    free(host.codes);
-    if (failed) {
-        csr_destroy(self);
-        return 1;
-    }
-    self->problem.codes = NULL; /* borrowed for the time of this call */
-    *out = self;
-    return 0;
+    return espl_baseline_create(sizeof(struct csr_self), problem, prepare, csr_destroy, out, why);
 }
 
 static uint64_t csr_weight_bytes(void *pointer)
 {
     const struct csr_self *self = pointer;
-    return self->row_starts.bytes + self->columns.bytes + self->values.bytes;
+    return self->row_starts.bytes + self->columns.bytes + self->base.weights.bytes;
 }
 
 const struct espl_spmm_peer espl_spmm_peer_cusparse_csr = {

@@ -1,7 +1,7 @@
-/* Operands on the device and libraries at run time, for baselines. */
+/* What baselines share: operands on the device, libraries at run time, the choice of an algorithm.
+ */
 #include "kernels/bench/spmm_baseline.h"
 
-#include "core/error.h"
 #include "espalier/cuda_memory.h"
 
 #include <dlfcn.h>
@@ -50,6 +50,89 @@ void espl_baseline_copies_free(struct espl_baseline_copies *copies)
         espl_cuda_free(copies->data[i]);
         copies->data[i] = NULL;
     }
+}
+
+int espl_baseline_create(size_t bytes, const struct espl_spmm_peer_problem *problem,
+                         int (*prepare)(void *self, char *why), void (*destroy)(void *self),
+                         void **out, char *why)
+{
+    struct espl_baseline *base = calloc(1, bytes);
+    if (base == NULL) {
+        return espl_baseline_fail(why, "out of memory for a baseline", 0);
+    }
+    base->problem = *problem;
+    if (prepare(base, why) != 0) {
+        destroy(base);
+        return 1;
+    }
+    base->problem.codes = NULL; /* borrowed for the time of this call */
+    *out = base;
+    return 0;
+}
+
+void espl_baseline_destroy(void *self)
+{
+    struct espl_baseline *base = self;
+    if (base->handle != NULL) {
+        (void)base->destroy_handle(base->handle);
+    }
+    espl_baseline_copies_free(&base->weights);
+    espl_cuda_free(base->x);
+    espl_cuda_free(base->y);
+    espl_cuda_free(base->work);
+    if (base->library != NULL) {
+        (void)dlclose(base->library);
+    }
+    free(base);
+}
+
+int espl_baseline_half_operands(struct espl_baseline *base, char *why)
+{
+    const struct espl_spmm_peer_problem *p = &base->problem;
+    int8_t *codes = espl_baseline_activations(p->tokens * p->cols);
+    uint16_t *x = codes != NULL ? espl_baseline_halves(codes, p->tokens * p->cols) : NULL;
+    int failed = x == NULL
+                     ? espl_baseline_fail(why, "out of memory for activations", 0)
+                     : espl_baseline_upload(x, p->tokens * p->cols * sizeof *x, &base->x, why);
+    if (failed == 0) {
+        failed = espl_baseline_upload(NULL, p->tokens * p->rows * sizeof *x, &base->y, why);
+    }
+    free(codes);
+    free(x);
+    return failed;
+}
+
+enum espl_status espl_baseline_launch(void *self, size_t copy, bool overlap, void *stream,
+                                      struct espl_error *err)
+{
+    const struct espl_baseline_subject *subject = self;
+    (void)overlap;
+    const int code = subject->peer->launch(subject->self, copy, stream);
+    return code == 0 ? ESPL_OK
+                     : espl_fail(err, ESPL_E_MACHINE, "baseline '%s' failed with status %d",
+                                 subject->peer->name, code);
+}
+
+int espl_baseline_pick(const struct espl_baseline_subject *subject,
+                       const struct espl_cuda_timing_options *options, int count, int *which,
+                       char *why)
+{
+    struct espl_baseline_subject own = *subject;
+    const struct espl_cuda_subject timed = {&own, espl_baseline_launch};
+    double best = 0.0;
+    int chosen = -1;
+    for (int i = 0; i < count; i++) {
+        struct espl_cuda_time time;
+        struct espl_error err;
+        *which = i;
+        if (espl_cuda_time_launches(&timed, options, &time, &err) == ESPL_OK &&
+            (chosen < 0 || time.median < best)) {
+            best = time.median;
+            chosen = i;
+        }
+    }
+    *which = chosen;
+    return chosen >= 0 ? 0 : espl_baseline_fail(why, "no algorithm of the library runs", 0);
 }
 
 uint16_t *espl_baseline_halves(const int8_t *codes, size_t count)

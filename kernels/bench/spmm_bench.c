@@ -238,29 +238,13 @@ static enum espl_status time_form(const struct espl_spmm_bench_options *options,
 
 /* ---- baselines ---- */
 
-struct peer_subject {
-    const struct espl_spmm_peer *peer;
-    void *self;
-};
-
-static enum espl_status launch_peer(void *pointer, size_t copy, bool overlap, void *stream,
-                                    struct espl_error *err)
-{
-    const struct peer_subject *subject = pointer;
-    (void)overlap; /* baselines cannot */
-    const int code = subject->peer->launch(subject->self, copy, stream);
-    return code == 0 ? ESPL_OK
-                     : espl_fail(err, ESPL_E_MACHINE, "baseline '%s' failed with status %d",
-                                 subject->peer->name, code);
-}
-
 static void time_peer(const struct espl_spmm_bench_options *options,
                       const struct espl_spmm_peer *peer, const int8_t *codes, size_t cold_bytes,
                       const struct espl_spmm_case *item, struct espl_spmm_result *result)
 {
     struct espl_error err;
-    struct peer_subject self = {.peer = peer};
-    const struct espl_cuda_subject subject = {&self, launch_peer};
+    struct espl_baseline_subject self = {.peer = peer};
+    const struct espl_cuda_subject subject = {&self, espl_baseline_launch};
     const struct espl_spmm_peer_problem problem = {item->rows, item->cols, item->tokens, codes,
                                                    cold_bytes};
     (void)snprintf(result->name, sizeof result->name, "%s", peer->name);

@@ -1,33 +1,8 @@
-/* Reference for image models: the fused linear layer and attention within windows, sums in double.
- */
+/* Reference for image models: attention within windows, sums in double. */
 #include "kernels/backend_internal.h"
 #include "kernels/ref/ref_ops.h"
 
 #include <math.h>
-
-enum espl_status espl_ref_fused_linear(struct espl_backend *backend,
-                                       const struct espl_gemm_shape *shape,
-                                       enum espl_epilogue epilogue, const float *x, const float *w,
-                                       const float *bias, float *y, struct espl_error *err)
-{
-    (void)backend;
-    (void)err;
-    for (size_t t = 0; t < shape->tokens; t++) {
-        for (size_t o = 0; o < shape->out; o++) {
-            double sum = bias != NULL ? (double)bias[o] : 0.0;
-            for (size_t i = 0; i < shape->in; i++) {
-                sum += (double)x[t * shape->in + i] * (double)w[o * shape->in + i];
-            }
-            if (epilogue == ESPL_EPILOGUE_GELU) {
-                sum = 0.5 * sum * (1.0 + erf(sum / sqrt(2.0)));
-            } else if (epilogue == ESPL_EPILOGUE_ADD) {
-                sum += (double)y[t * shape->out + o];
-            }
-            y[t * shape->out + o] = (float)sum;
-        }
-    }
-    return ESPL_OK;
-}
 
 /* Where token t of a window stands among the rows of its image. */
 static size_t row_of(const struct espl_full_attention_shape *shape,

@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-enum espl_status espl_ref_gemm_f32(struct espl_backend *backend,
-                                   const struct espl_gemm_shape *shape, const float *x,
-                                   const float *w, const float *bias, float *y,
-                                   struct espl_error *err)
+enum espl_status espl_ref_fused_linear(struct espl_backend *backend,
+                                       const struct espl_gemm_shape *shape,
+                                       enum espl_epilogue epilogue, const float *x, const float *w,
+                                       const float *bias, float *y, struct espl_error *err)
 {
     (void)backend;
     (void)err;
@@ -17,10 +17,23 @@ enum espl_status espl_ref_gemm_f32(struct espl_backend *backend,
             for (size_t i = 0; i < shape->in; i++) {
                 sum += (double)x[t * shape->in + i] * (double)w[o * shape->in + i];
             }
+            if (epilogue == ESPL_EPILOGUE_GELU) {
+                sum = 0.5 * sum * (1.0 + erf(sum / sqrt(2.0)));
+            } else if (epilogue == ESPL_EPILOGUE_ADD) {
+                sum += (double)y[t * shape->out + o];
+            }
             y[t * shape->out + o] = (float)sum;
         }
     }
     return ESPL_OK;
+}
+
+enum espl_status espl_ref_gemm_f32(struct espl_backend *backend,
+                                   const struct espl_gemm_shape *shape, const float *x,
+                                   const float *w, const float *bias, float *y,
+                                   struct espl_error *err)
+{
+    return espl_ref_fused_linear(backend, shape, ESPL_EPILOGUE_NONE, x, w, bias, y, err);
 }
 
 /* y (head_dim) of one query: softmax(scale q.k) v over keys 0..last. weights: (last + 1). */
