@@ -2,6 +2,7 @@
  * and expected in closed form; what they mean for PMR, compute intensity and time. */
 #include "cli/bench_formats.h"
 #include "cli/bench.h"
+#include "cli/bench_settings.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "core/checked.h"
@@ -13,14 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SETTINGS = 16, MOST_SIDE = 1 << 20, MOST_TOKENS = 1 << 20 };
+enum { MOST_SIDE = 1 << 20, MOST_TOKENS = 1 << 20 };
+
+static const struct espl_bench_size usual_shapes[] = {{4096, 4096}};
+static const double usual_sparsities[] = {0.3, 0.4, 0.5, 0.6, 0.7};
 
 struct bench {
     struct espl_cli *cli;
     struct espl_roofline_device device;
-    size_t shapes[MOST_SETTINGS][2];
+    struct espl_bench_size shapes[ESPL_BENCH_MOST_SETTINGS];
     size_t shape_count;
-    double sparsities[MOST_SETTINGS];
+    double sparsities[ESPL_BENCH_MOST_SETTINGS];
     size_t sparsity_count;
     unsigned bits;
     double tokens;
@@ -38,74 +42,6 @@ struct figures {
 
 /* ---- what was asked for ---- */
 
-static bool parse_shape(const char *text, size_t shape[2])
-{
-    char rows[24];
-    int64_t sides[2];
-    const char *cross = strchr(text, 'x');
-    if (cross == NULL || cross == text || (size_t)(cross - text) >= sizeof rows) {
-        return false;
-    }
-    memcpy(rows, text, (size_t)(cross - text));
-    rows[cross - text] = '\0';
-    if (!espl_parse_int(rows, &sides[0]) || !espl_parse_int(cross + 1, &sides[1])) {
-        return false;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (sides[i] < 1 || sides[i] > MOST_SIDE) {
-            return false;
-        }
-        shape[i] = (size_t)sides[i];
-    }
-    return true;
-}
-
-static enum espl_status read_shapes(struct bench *bench, struct espl_error *err)
-{
-    static const char *const usual[] = {"4096x4096"};
-    const char **given = NULL;
-    size_t count = 0;
-    enum espl_status status = espl_args_collect(bench->cli->args, "shape", &given, &count, err);
-    const char *const *texts = count > 0 ? given : usual;
-    bench->shape_count = count > 0 ? count : 1;
-    if (status == ESPL_OK && bench->shape_count > MOST_SETTINGS) {
-        status = espl_fail(err, ESPL_E_USAGE, "%zu shapes, expected at most %d", count,
-                           (int)MOST_SETTINGS);
-    }
-    for (size_t i = 0; status == ESPL_OK && i < bench->shape_count; i++) {
-        if (!parse_shape(texts[i], bench->shapes[i])) {
-            espl_fail(err, ESPL_E_USAGE, "--shape must be ROWSxCOLS, got '%s'", texts[i]);
-            status =
-                espl_hint(err, "for example --shape=28672x8192; each at most %d", (int)MOST_SIDE);
-        }
-    }
-    free(given);
-    return status;
-}
-
-static enum espl_status read_sparsities(struct bench *bench, struct espl_error *err)
-{
-    static const char *const usual[] = {"0.3", "0.4", "0.5", "0.6", "0.7"};
-    const char **given = NULL;
-    size_t count = 0;
-    enum espl_status status = espl_args_collect(bench->cli->args, "sparsity", &given, &count, err);
-    const char *const *texts = count > 0 ? given : usual;
-    bench->sparsity_count = count > 0 ? count : sizeof usual / sizeof usual[0];
-    if (status == ESPL_OK && bench->sparsity_count > MOST_SETTINGS) {
-        status = espl_fail(err, ESPL_E_USAGE, "%zu sparsities, expected at most %d", count,
-                           (int)MOST_SETTINGS);
-    }
-    for (size_t i = 0; status == ESPL_OK && i < bench->sparsity_count; i++) {
-        if (!espl_parse_real(texts[i], &bench->sparsities[i]) || bench->sparsities[i] < 0.0 ||
-            bench->sparsities[i] > 1.0) {
-            status =
-                espl_fail(err, ESPL_E_USAGE, "--sparsity must be from 0 to 1, got '%s'", texts[i]);
-        }
-    }
-    free(given);
-    return status;
-}
-
 static enum espl_status read_options(struct bench *bench, struct espl_error *err)
 {
     uint64_t tokens = 0;
@@ -113,10 +49,14 @@ static enum espl_status read_options(struct bench *bench, struct espl_error *err
     enum espl_status status = espl_bench_count(bench->cli, "tokens", 8, MOST_TOKENS, &tokens, err);
     bench->tokens = (double)tokens;
     if (status == ESPL_OK) {
-        status = read_shapes(bench, err);
+        status = espl_bench_shapes_of(bench->cli, usual_shapes,
+                                      sizeof usual_shapes / sizeof usual_shapes[0], MOST_SIDE,
+                                      bench->shapes, &bench->shape_count, err);
     }
     if (status == ESPL_OK) {
-        status = read_sparsities(bench, err);
+        status = espl_bench_shares_of(bench->cli, usual_sparsities,
+                                      sizeof usual_sparsities / sizeof usual_sparsities[0],
+                                      bench->sparsities, &bench->sparsity_count, err);
     }
     return status == ESPL_OK ? espl_roofline_device_choose(bench->cli, &bench->device, err)
                              : status;
@@ -140,14 +80,14 @@ static void draw_codes(const struct bench *bench, size_t setting, int8_t *codes,
 }
 
 static enum espl_status measure_format(const struct bench *bench, const int8_t *codes,
-                                       const size_t shape[2], struct figures *figures,
+                                       const struct espl_bench_size *shape, struct figures *figures,
                                        struct espl_error *err)
 {
     const enum espl_status status =
-        espl_format_measure(figures->format, codes, shape[0], shape[1], bench->bits,
+        espl_format_measure(figures->format, codes, shape->rows, shape->cols, bench->bits,
                             ESPL_IEBME_SCOPE_NONE, NULL, &figures->measured, err);
-    figures->expected =
-        espl_format_expected(figures->format, shape[0], shape[1], bench->bits, figures->sparsity);
+    figures->expected = espl_format_expected(figures->format, shape->rows, shape->cols, bench->bits,
+                                             figures->sparsity);
     if (status == ESPL_OK) {
         figures->seconds = espl_traffic_roofline_seconds(
             &figures->measured, bench->tokens, ESPL_ROOFLINE_OUTPUT_BYTES, bench->device.bandwidth,
@@ -201,14 +141,14 @@ static enum espl_status measure_setting(const struct bench *bench, size_t settin
                                         struct espl_table *table, json_t *rows,
                                         struct espl_error *err)
 {
-    const size_t *shape = bench->shapes[setting / bench->sparsity_count];
+    const struct espl_bench_size *shape = &bench->shapes[setting / bench->sparsity_count];
     struct figures figures = {.sparsity = bench->sparsities[setting % bench->sparsity_count]};
     enum espl_status status = ESPL_OK;
     size_t count = 0;
-    int8_t *codes = espl_mul_size(shape[0], shape[1], &count) ? malloc(count) : NULL;
+    int8_t *codes = espl_mul_size(shape->rows, shape->cols, &count) ? malloc(count) : NULL;
     if (codes == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", shape[0],
-                         shape[1]);
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", shape->rows,
+                         shape->cols);
     }
     draw_codes(bench, setting, codes, count);
     for (const struct espl_format *format = espl_formats; format->name != NULL && status == ESPL_OK;

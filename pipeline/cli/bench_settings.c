@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum espl_status collect(const struct espl_cli *cli, const char *option, const char ***texts,
-                                size_t *count, struct espl_error *err)
+enum espl_status espl_bench_texts_of(const struct espl_cli *cli, const char *option, size_t most,
+                                     const char ***texts, size_t *count, struct espl_error *err)
 {
     enum espl_status status = espl_args_collect(cli->args, option, texts, count, err);
-    if (status == ESPL_OK && *count > ESPL_BENCH_MOST_SETTINGS) {
-        status = espl_fail(err, ESPL_E_USAGE, "--%s is given %zu times, expected at most %d",
-                           option, *count, (int)ESPL_BENCH_MOST_SETTINGS);
+    if (status == ESPL_OK && *count > most) {
+        status = espl_fail(err, ESPL_E_USAGE, "--%s is given %zu times, expected at most %zu",
+                           option, *count, most);
     }
     return status;
 }
@@ -41,7 +41,8 @@ enum espl_status espl_bench_shapes_of(const struct espl_cli *cli,
                                       size_t *count, struct espl_error *err)
 {
     const char **texts = NULL;
-    enum espl_status status = collect(cli, "shape", &texts, count, err);
+    enum espl_status status =
+        espl_bench_texts_of(cli, "shape", ESPL_BENCH_MOST_SETTINGS, &texts, count, err);
     for (size_t i = 0; status == ESPL_OK && i < *count; i++) {
         if (!parse_size(texts[i], most_side, &sizes[i])) {
             espl_fail(err, ESPL_E_USAGE, "--shape must be ROWSxCOLS, got '%s'", texts[i]);
@@ -61,7 +62,8 @@ enum espl_status espl_bench_shares_of(const struct espl_cli *cli, const double *
                                       struct espl_error *err)
 {
     const char **texts = NULL;
-    enum espl_status status = collect(cli, "sparsity", &texts, count, err);
+    enum espl_status status =
+        espl_bench_texts_of(cli, "sparsity", ESPL_BENCH_MOST_SETTINGS, &texts, count, err);
     for (size_t i = 0; status == ESPL_OK && i < *count; i++) {
         if (!espl_parse_real(texts[i], &shares[i]) || shares[i] < 0.0 || shares[i] > 1.0) {
             status =
@@ -81,7 +83,8 @@ enum espl_status espl_bench_counts_of(const struct espl_cli *cli, const char *op
                                       size_t *counts, size_t *count, struct espl_error *err)
 {
     const char **texts = NULL;
-    enum espl_status status = collect(cli, option, &texts, count, err);
+    enum espl_status status =
+        espl_bench_texts_of(cli, option, ESPL_BENCH_MOST_SETTINGS, &texts, count, err);
     for (size_t i = 0; status == ESPL_OK && i < *count; i++) {
         int64_t value = 0;
         if (!espl_parse_int(texts[i], &value) || value < 1 || (uint64_t)value > highest) {

@@ -1,4 +1,4 @@
-/* Repeatable settings of benches: shapes, numbers, names. */
+/* Repeatable settings of benches: names, shapes, numbers. */
 #ifndef ESPL_CLI_BENCH_SETTINGS_H
 #define ESPL_CLI_BENCH_SETTINGS_H
 
@@ -13,6 +13,10 @@ struct espl_bench_size {
     size_t cols;
 };
 
+/** *texts <- the values of a repeatable option, NULL when there are none; free() the array, also
+ * after an error. Errors: USAGE (more than `most`), NOMEM. */
+enum espl_status espl_bench_texts_of(const struct espl_cli *cli, const char *option, size_t most,
+                                     const char ***texts, size_t *count, struct espl_error *err);
 /** Values of --shape (ROWSxCOLS, each 1 to most_side), or `usual` (usual_count of them) when none
  * is given. sizes: room for ESPL_BENCH_MOST_SETTINGS. Errors: USAGE, NOMEM. */
 enum espl_status espl_bench_shapes_of(const struct espl_cli *cli,

@@ -55,28 +55,20 @@ struct spmm_bench {
 
 static enum espl_status read_forms(struct spmm_bench *bench, struct espl_error *err)
 {
-    static const char *const known[] = {"dense", "int3", "int2", "1x1", "1x2", "2x1", "2x2"};
     const char **given = NULL;
     size_t count = 0;
-    enum espl_status status = espl_args_collect(bench->cli->args, "form", &given, &count, err);
-    const char *const *names = count > 0 ? given : usual_forms;
-    count = count > 0 ? count : sizeof usual_forms / sizeof usual_forms[0];
-    for (size_t i = 0; status == ESPL_OK && i < count; i++) {
-        size_t k = 0;
-        while (k < sizeof known / sizeof known[0] && strcmp(known[k], names[i]) != 0) {
-            k++;
-        }
-        if (k == sizeof known / sizeof known[0] || i >= ESPL_SPMM_MAX_FORMS) {
-            espl_fail(err, ESPL_E_USAGE, "there is no form '%s' of weights", names[i]);
-            status = espl_hint(err, "forms: dense, int3, int2, 1x1, 1x2, 2x1, 2x2");
-            break;
-        }
-        bench->options.forms[bench->options.form_count++] = known[k];
+    const enum espl_status status =
+        espl_bench_texts_of(bench->cli, "form", ESPL_SPMM_MAX_FORMS, &given, &count, err);
+    if (status == ESPL_OK) {
+        const char *const *names = count > 0 ? given : usual_forms;
+        bench->options.form_count = count > 0 ? count : sizeof usual_forms / sizeof usual_forms[0];
+        memcpy(bench->options.forms, names, bench->options.form_count * sizeof names[0]);
     }
     free(given);
     return status;
 }
 
+/* The parser knows the names: anything but a baseline is "none". */
 static enum espl_status read_baselines(struct spmm_bench *bench, struct espl_error *err)
 {
     static const struct espl_spmm_peer *const known[] = {
@@ -84,20 +76,15 @@ static enum espl_status read_baselines(struct spmm_bench *bench, struct espl_err
     const size_t known_count = sizeof known / sizeof known[0];
     const char **given = NULL;
     size_t count = 0;
-    enum espl_status status = espl_args_collect(bench->cli->args, "baseline", &given, &count, err);
-    for (size_t k = 0; status == ESPL_OK && count == 0 && k < known_count; k++) {
-        bench->options.peers[bench->options.peer_count++] = known[k];
-    }
-    for (size_t i = 0; status == ESPL_OK && i < count; i++) {
-        size_t k = 0;
-        while (k < known_count && strcmp(known[k]->name, given[i]) != 0) {
-            k++;
+    const enum espl_status status =
+        espl_bench_texts_of(bench->cli, "baseline", known_count, &given, &count, err);
+    for (size_t k = 0; status == ESPL_OK && k < known_count; k++) {
+        bool wanted = count == 0;
+        for (size_t i = 0; i < count; i++) {
+            wanted = wanted || strcmp(given[i], known[k]->name) == 0;
         }
-        if (k < known_count && bench->options.peer_count < known_count) {
+        if (wanted) {
             bench->options.peers[bench->options.peer_count++] = known[k];
-        } else if (strcmp(given[i], "none") != 0) {
-            espl_fail(err, ESPL_E_USAGE, "there is no baseline '%s'", given[i]);
-            status = espl_hint(err, "baselines: cublaslt-int8, cublas-fp16, cusparse-csr, none");
         }
     }
     free(given);
