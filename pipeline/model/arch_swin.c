@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define ALWAYS ESPL_VISION_ALWAYS
-#define MERGES ESPL_VISION_MERGES
 #define WEIGHT ESPL_VISION_WEIGHT
 #define BIAS   ESPL_VISION_BIAS
 
@@ -27,34 +26,10 @@ static const struct espl_vision_row outside[] = {
     {NULL, WEIGHT, ESPL_ROLE_NONE, ALWAYS, ESPL_VISION_ONE, ESPL_VISION_ONE},
 };
 
-static const struct espl_vision_row block[] = {
-    {"downsample.norm", WEIGHT, ESPL_ROLE_MERGE_NORM, MERGES, ESPL_VISION_MERGED, ESPL_VISION_ONE},
-    {"downsample.norm", BIAS, ESPL_ROLE_MERGE_NORM, MERGES, ESPL_VISION_MERGED, ESPL_VISION_ONE},
-    {"downsample.reduction", WEIGHT, ESPL_ROLE_MERGE, MERGES, ESPL_VISION_WIDTH,
-     ESPL_VISION_MERGED},
-    {"norm1", WEIGHT, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm1", BIAS, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"attn.relative_position_bias_table", ESPL_VISION_PARAMETER, ESPL_ROLE_ATTENTION_BIAS, ALWAYS,
-     ESPL_VISION_OFFSETS, ESPL_VISION_HEADS},
-    {"attn.qkv", WEIGHT, ESPL_ROLE_QKV, ALWAYS, ESPL_VISION_QKV, ESPL_VISION_WIDTH},
-    {"attn.qkv", BIAS, ESPL_ROLE_QKV, ESPL_VISION_QKV_BIAS, ESPL_VISION_QKV, ESPL_VISION_ONE},
-    {"attn.proj", WEIGHT, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_WIDTH},
-    {"attn.proj", BIAS, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm2", WEIGHT, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm2", BIAS, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"mlp.fc1", WEIGHT, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_WIDTH},
-    {"mlp.fc1", BIAS, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_ONE},
-    {"mlp.fc2", WEIGHT, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_FFN},
-    {"mlp.fc2", BIAS, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {NULL, WEIGHT, ESPL_ROLE_NONE, ALWAYS, ESPL_VISION_ONE, ESPL_VISION_ONE},
-};
-
-static const struct espl_vision_table table = {outside, block};
-
 static bool tensor(const struct espl_model_config *config, uint64_t index,
                    struct espl_tensor_spec *spec)
 {
-    return espl_vision_table_tensor(&table, config, index, spec);
+    return espl_vision_table_tensor(outside, config, index, spec);
 }
 
 /* ---- config.json ---- */
@@ -231,12 +206,7 @@ static void old_name(const struct espl_model_config *config, const struct espl_t
     }
 }
 
-struct renamed {
-    const char *timm;
-    const char *hf[ESPL_ARCH_MAX_PARTS];
-};
-
-static const struct renamed hf_names[] = {
+static const struct espl_vision_renamed hf_names[] = {
     {"patch_embed.proj", {"swin.embeddings.patch_embeddings.projection"}},
     {"patch_embed.norm", {"swin.embeddings.norm"}},
     {"norm", {"swin.layernorm"}},
@@ -256,17 +226,11 @@ static const struct renamed hf_names[] = {
 static bool hf_name(const struct espl_model_config *config, const struct espl_tensor_spec *spec,
                     unsigned part, char out[128])
 {
-    const char *module = espl_vision_local_module(spec);
+    const char *name = espl_vision_find_renamed(hf_names, espl_vision_local_module(spec), part);
     const char *ending = spec->role == ESPL_ROLE_ATTENTION_BIAS ? ""
                          : spec->is_bias                        ? ".bias"
                                                                 : ".weight";
-    const char *name = NULL;
     struct espl_vision_place place;
-    for (size_t i = 0; name == NULL && hf_names[i].timm != NULL; i++) {
-        if (strcmp(hf_names[i].timm, module) == 0 && part < ESPL_ARCH_MAX_PARTS) {
-            name = hf_names[i].hf[part];
-        }
-    }
     if (name == NULL) {
         return false;
     }

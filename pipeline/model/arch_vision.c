@@ -36,6 +36,35 @@ uint64_t espl_vision_place_tokens(const struct espl_model_config *config,
     return place->window == 0 ? config->max_positions : place->side * place->side;
 }
 
+#define ALWAYS  ESPL_VISION_ALWAYS
+#define MERGES  ESPL_VISION_MERGES
+#define WINDOWS ESPL_VISION_WINDOWS
+#define WEIGHT  ESPL_VISION_WEIGHT
+#define BIAS    ESPL_VISION_BIAS
+
+/* A block of any image model; `when` leaves out what a ViT's blocks do not have. */
+static const struct espl_vision_row block_rows[] = {
+    {"downsample.norm", WEIGHT, ESPL_ROLE_MERGE_NORM, MERGES, ESPL_VISION_MERGED, ESPL_VISION_ONE},
+    {"downsample.norm", BIAS, ESPL_ROLE_MERGE_NORM, MERGES, ESPL_VISION_MERGED, ESPL_VISION_ONE},
+    {"downsample.reduction", WEIGHT, ESPL_ROLE_MERGE, MERGES, ESPL_VISION_WIDTH,
+     ESPL_VISION_MERGED},
+    {"norm1", WEIGHT, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {"norm1", BIAS, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {"attn.relative_position_bias_table", ESPL_VISION_PARAMETER, ESPL_ROLE_ATTENTION_BIAS, WINDOWS,
+     ESPL_VISION_OFFSETS, ESPL_VISION_HEADS},
+    {"attn.qkv", WEIGHT, ESPL_ROLE_QKV, ALWAYS, ESPL_VISION_QKV, ESPL_VISION_WIDTH},
+    {"attn.qkv", BIAS, ESPL_ROLE_QKV, ESPL_VISION_QKV_BIAS, ESPL_VISION_QKV, ESPL_VISION_ONE},
+    {"attn.proj", WEIGHT, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_WIDTH},
+    {"attn.proj", BIAS, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {"norm2", WEIGHT, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {"norm2", BIAS, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {"mlp.fc1", WEIGHT, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_WIDTH},
+    {"mlp.fc1", BIAS, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_ONE},
+    {"mlp.fc2", WEIGHT, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_FFN},
+    {"mlp.fc2", BIAS, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
+    {NULL, WEIGHT, ESPL_ROLE_NONE, ALWAYS, ESPL_VISION_ONE, ESPL_VISION_ONE},
+};
+
 static uint64_t dim_size(enum espl_vision_dim dim, const struct espl_model_config *config,
                          const struct espl_vision_place *place)
 {
@@ -77,6 +106,8 @@ static bool row_applies(const struct espl_vision_row *row, const struct espl_mod
         return config->attention_bias;
     case ESPL_VISION_MERGES:
         return place->merges;
+    case ESPL_VISION_WINDOWS:
+        return place->window != 0;
     case ESPL_VISION_ALWAYS:
         break;
     }
@@ -162,20 +193,20 @@ static void fill_spec(const struct espl_vision_row *row, const struct espl_model
     fill_file_shape(config, spec);
 }
 
-bool espl_vision_table_tensor(const struct espl_vision_table *table,
+bool espl_vision_table_tensor(const struct espl_vision_row *outside,
                               const struct espl_model_config *config, uint64_t index,
                               struct espl_tensor_spec *spec)
 {
     struct espl_vision_place place;
     espl_vision_get_place(config, 0, &place);
-    const struct espl_vision_row *row = find_row(table->outside, config, &place, &index);
+    const struct espl_vision_row *row = find_row(outside, config, &place, &index);
     if (row != NULL) {
         fill_spec(row, config, &place, -1, spec);
         return true;
     }
     for (uint64_t block = 0; block < config->layers; block++) {
         espl_vision_get_place(config, block, &place);
-        row = find_row(table->block, config, &place, &index);
+        row = find_row(block_rows, config, &place, &index);
         if (row != NULL) {
             fill_spec(row, config, &place, (int64_t)block, spec);
             return true;
@@ -195,4 +226,15 @@ const char *espl_vision_local_module(const struct espl_tensor_spec *spec)
     }
     at = strchr(at, '.');
     return strchr(at + 1, '.') + 1;
+}
+
+const char *espl_vision_find_renamed(const struct espl_vision_renamed *names, const char *module,
+                                     unsigned part)
+{
+    for (size_t i = 0; names[i].timm != NULL; i++) {
+        if (strcmp(names[i].timm, module) == 0) {
+            return part < ESPL_ARCH_MAX_PARTS ? names[i].hf[part] : NULL;
+        }
+    }
+    return NULL;
 }

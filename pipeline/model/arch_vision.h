@@ -43,7 +43,8 @@ enum espl_vision_when {
     ESPL_VISION_ALWAYS,
     ESPL_VISION_DISTILLED,
     ESPL_VISION_QKV_BIAS,
-    ESPL_VISION_MERGES
+    ESPL_VISION_MERGES,
+    ESPL_VISION_WINDOWS
 };
 
 enum espl_vision_part { ESPL_VISION_WEIGHT, ESPL_VISION_BIAS, ESPL_VISION_PARAMETER };
@@ -57,19 +58,25 @@ struct espl_vision_row {
     enum espl_vision_dim rows, cols; /* cols ONE: a vector */
 };
 
-/** Two tables; each ends with .module == NULL. */
-struct espl_vision_table {
-    const struct espl_vision_row *outside;
-    const struct espl_vision_row *block;
-};
-
-/** espl_arch.tensor for an architecture that is such a table. Module names are "blocks.3.attn.qkv",
- *  of a model with windows "layers.1.blocks.0.attn.qkv" and "layers.1.downsample.norm". */
-bool espl_vision_table_tensor(const struct espl_vision_table *table,
+/** espl_arch.tensor for an architecture with these rows outside its blocks (ends with .module ==
+ *  NULL); those of a block are the same for all. Module names are "blocks.3.attn.qkv", of a model
+ *  with windows "layers.1.blocks.0.attn.qkv" and "layers.1.downsample.norm". */
+bool espl_vision_table_tensor(const struct espl_vision_row *outside,
                               const struct espl_model_config *config, uint64_t index,
                               struct espl_tensor_spec *spec);
 /** Name of the row's tensor within its module ("attn.qkv" of "blocks.3.attn.qkv.weight"). */
 const char *espl_vision_local_module(const struct espl_tensor_spec *spec);
+
+/** What HF transformers call a module of timm: one name, or that of each part that it splits into.
+ */
+struct espl_vision_renamed {
+    const char *timm;
+    const char *hf[ESPL_ARCH_MAX_PARTS];
+};
+
+/** HF's name of part `part` of a module; names end with .timm == NULL. NULL when there is none. */
+const char *espl_vision_find_renamed(const struct espl_vision_renamed *names, const char *module,
+                                     unsigned part);
 
 /* ---- configuration ---- */
 

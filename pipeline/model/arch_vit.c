@@ -31,28 +31,10 @@ static const struct espl_vision_row outside[] = {
     {NULL, WEIGHT, ESPL_ROLE_NONE, ALWAYS, ESPL_VISION_ONE, ESPL_VISION_ONE},
 };
 
-static const struct espl_vision_row block[] = {
-    {"norm1", WEIGHT, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm1", BIAS, ESPL_ROLE_ATTENTION_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"attn.qkv", WEIGHT, ESPL_ROLE_QKV, ALWAYS, ESPL_VISION_QKV, ESPL_VISION_WIDTH},
-    {"attn.qkv", BIAS, ESPL_ROLE_QKV, ESPL_VISION_QKV_BIAS, ESPL_VISION_QKV, ESPL_VISION_ONE},
-    {"attn.proj", WEIGHT, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_WIDTH},
-    {"attn.proj", BIAS, ESPL_ROLE_O, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm2", WEIGHT, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"norm2", BIAS, ESPL_ROLE_MLP_NORM, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {"mlp.fc1", WEIGHT, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_WIDTH},
-    {"mlp.fc1", BIAS, ESPL_ROLE_FC1, ALWAYS, ESPL_VISION_FFN, ESPL_VISION_ONE},
-    {"mlp.fc2", WEIGHT, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_FFN},
-    {"mlp.fc2", BIAS, ESPL_ROLE_FC2, ALWAYS, ESPL_VISION_WIDTH, ESPL_VISION_ONE},
-    {NULL, WEIGHT, ESPL_ROLE_NONE, ALWAYS, ESPL_VISION_ONE, ESPL_VISION_ONE},
-};
-
-static const struct espl_vision_table table = {outside, block};
-
 static bool tensor(const struct espl_model_config *config, uint64_t index,
                    struct espl_tensor_spec *spec)
 {
-    return espl_vision_table_tensor(&table, config, index, spec);
+    return espl_vision_table_tensor(outside, config, index, spec);
 }
 
 /* ---- config.json ---- */
@@ -173,12 +155,7 @@ static void write_hf(const struct espl_model_config *config, json_t *hf)
 
 /* ---- names of HF transformers ---- */
 
-struct renamed {
-    const char *timm;
-    const char *hf[ESPL_ARCH_MAX_PARTS];
-};
-
-static const struct renamed outside_names[] = {
+static const struct espl_vision_renamed outside_names[] = {
     {"cls_token", {"embeddings.cls_token"}},
     {"dist_token", {"embeddings.distillation_token"}},
     {"pos_embed", {"embeddings.position_embeddings"}},
@@ -187,7 +164,7 @@ static const struct renamed outside_names[] = {
     {NULL, {NULL}},
 };
 
-static const struct renamed block_names[] = {
+static const struct espl_vision_renamed block_names[] = {
     {"norm1", {"layernorm_before"}},
     {"attn.qkv",
      {"attention.attention.query", "attention.attention.key", "attention.attention.value"}},
@@ -197,16 +174,6 @@ static const struct renamed block_names[] = {
     {"mlp.fc2", {"output.dense"}},
     {NULL, {NULL}},
 };
-
-static const char *find_renamed(const struct renamed *names, const char *module, unsigned part)
-{
-    for (size_t i = 0; names[i].timm != NULL; i++) {
-        if (strcmp(names[i].timm, module) == 0) {
-            return part < ESPL_ARCH_MAX_PARTS ? names[i].hf[part] : NULL;
-        }
-    }
-    return NULL;
-}
 
 static bool head_name(const struct espl_model_config *config, const struct espl_tensor_spec *spec,
                       unsigned part, char out[128])
@@ -231,8 +198,8 @@ static bool scheme_name(const struct espl_model_config *config, const struct esp
     if (spec->role == ESPL_ROLE_HEAD || spec->role == ESPL_ROLE_DISTILL_HEAD) {
         return head_name(config, spec, part, out);
     }
-    const char *name = find_renamed(spec->layer < 0 ? outside_names : block_names,
-                                    espl_vision_local_module(spec), part);
+    const char *name = espl_vision_find_renamed(spec->layer < 0 ? outside_names : block_names,
+                                                espl_vision_local_module(spec), part);
     if (name == NULL) {
         return false;
     }
