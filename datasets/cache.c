@@ -1,7 +1,6 @@
 /* Where the cache is, blobs and records of addresses. */
 #include "datasets/cache.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +25,6 @@ enum espl_status espl_cache_locate(const char *folder, struct espl_cache *out,
     }
     (void)espl_fail(err, ESPL_E_MACHINE, "no folder for fetched files: HOME is not set");
     return espl_hint(err, "set ESPALIER_CACHE or give --cache DIR");
-}
-
-bool espl_sha256_is_hex(const char *text)
-{
-    size_t len = 0;
-    for (; text[len] != '\0'; len++) {
-        if (!isdigit((unsigned char)text[len]) && (text[len] < 'a' || text[len] > 'f')) {
-            return false;
-        }
-    }
-    return len == ESPL_SHA256_HEX - 1;
 }
 
 bool espl_cache_name_is_safe(const char *name)

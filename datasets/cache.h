@@ -29,8 +29,6 @@ struct espl_cache {
 enum espl_status espl_cache_locate(const char *folder, struct espl_cache *out,
                                    struct espl_error *err);
 
-/** 64 lower-case hexadecimal digits and nothing else? */
-bool espl_sha256_is_hex(const char *text);
 /** A name of a file inside a set or a hub repository: relative, no empty, "." or ".." part, no
  * backslash or control character, below 256 bytes. */
 bool espl_cache_name_is_safe(const char *name);

@@ -42,7 +42,7 @@ const char *espl_registry_path(struct espl_registry_reader *reader, const struct
 /** A whole number of bytes, or a size with a unit. */
 uint64_t espl_registry_size(struct espl_registry_reader *reader, const struct espl_node *parent,
                             const char *key, uint64_t fallback);
-/** A whole number from 1; `fallback` when absent. */
+/** A whole number from 0 to 2^30; `fallback` when absent. */
 uint64_t espl_registry_count(struct espl_registry_reader *reader, const struct espl_node *parent,
                              const char *key, uint64_t fallback);
 bool espl_registry_flag(struct espl_registry_reader *reader, const struct espl_node *parent,

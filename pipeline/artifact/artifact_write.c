@@ -441,8 +441,8 @@ enum espl_status espl_artifact_write_external(struct espl_artifact *artifact,
     if (status != ESPL_OK) {
         return status;
     }
-    if (file[0] != '/' || info->bytes == 0 || strspn(sha256, "0123456789abcdef") != 64 ||
-        strlen(sha256) != 64 || offset > (uint64_t)INT64_MAX - info->bytes) {
+    if (file[0] != '/' || info->bytes == 0 || !espl_sha256_is_hex(sha256) ||
+        offset > (uint64_t)INT64_MAX - info->bytes) {
         return espl_artifact_mark_failed(
             artifact, espl_fail(err, ESPL_E_INTERNAL,
                                 "tensor '%s' cannot refer to %" PRIu64 " bytes at %" PRIu64

@@ -68,11 +68,6 @@ static enum espl_status record_path(const struct espl_store *store, const char *
     return espl_fs_join(out, store->root, rest, err);
 }
 
-static bool is_sha256(const char *hex)
-{
-    return hex != NULL && strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
-}
-
 static bool member_is(const json_t *object, const char *name, int64_t value)
 {
     const json_t *member = json_object_get(object, name);
@@ -92,8 +87,8 @@ static bool recall(const char *record, const struct file_identity *identity,
     json_t *object = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
     const char *path = json_string_value(json_object_get(object, "path"));
     const char *sha256 = json_string_value(json_object_get(object, "sha256"));
-    if (path != NULL && strcmp(path, identity->path) == 0 && is_sha256(sha256) &&
-        member_is(object, "size", identity->size) &&
+    if (path != NULL && strcmp(path, identity->path) == 0 && sha256 != NULL &&
+        espl_sha256_is_hex(sha256) && member_is(object, "size", identity->size) &&
         member_is(object, "mtime_ns", identity->mtime_ns) &&
         member_is(object, "inode", identity->inode)) {
         memcpy(hex, sha256, ESPL_SHA256_HEX);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,4 +145,10 @@ cleanup:
     espl_sha256_destroy(hash);
     (void)close(fd); /* only read from */
     return status;
+}
+
+bool espl_sha256_is_hex(const char *text)
+{
+    return strlen(text) == ESPL_SHA256_HEX - 1 &&
+           strspn(text, "0123456789abcdef") == ESPL_SHA256_HEX - 1;
 }

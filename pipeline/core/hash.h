@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,7 @@ enum espl_status espl_sha256_bytes(const void *bytes, size_t len, char hex[ESPL_
  *  Errors: ESPL_E_NOTFOUND, ESPL_E_IO. */
 enum espl_status espl_sha256_file(const char *path, char hex[ESPL_SHA256_HEX],
                                   struct espl_error *err);
+/** 64 lower-case hexadecimal digits and nothing else? */
+bool espl_sha256_is_hex(const char *text);
 
 #endif

@@ -117,6 +117,34 @@ static void test_record__tells_whether_the_file_is_there(void **state)
     assert_true(found.absent && !found.present);
 }
 
+static void test_record__damaged_or_of_another_address_counts_as_none(void **state)
+{
+    (void)state;
+    struct espl_cache_record record = {.size = 5};
+    struct espl_cache_record found;
+    char path[ESPL_PATH_MAX];
+    char urls[ESPL_PATH_MAX];
+    char moved[ESPL_PATH_MAX];
+    char id[ESPL_SHA256_HEX];
+    char **names = NULL;
+    size_t count = 0;
+    add_blob("hello", record.sha256);
+    assert_int_equal(espl_cache_write_record(&cache, "https://x/y", &record, NULL), ESPL_OK);
+    assert_int_equal(espl_fs_join(urls, folder, "urls", NULL), ESPL_OK);
+    assert_int_equal(espl_fs_list(urls, 10, &names, &count, NULL), ESPL_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(espl_fs_join(path, urls, names[0], NULL), ESPL_OK);
+    espl_fs_free_names(names, count);
+    assert_int_equal(espl_sha256_bytes("https://x/z", 11, id, NULL), ESPL_OK);
+    (void)snprintf(moved, sizeof moved, "%.4000s/%s.json", urls, id);
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(espl_cache_read_record(&cache, "https://x/z", &found, NULL), ESPL_E_NOTFOUND);
+    assert_int_equal(rename(moved, path), 0);
+    assert_int_equal(espl_cache_read_record(&cache, "https://x/y", &found, NULL), ESPL_OK);
+    assert_int_equal(truncate(path, 20), 0);
+    assert_int_equal(espl_cache_read_record(&cache, "https://x/y", &found, NULL), ESPL_E_NOTFOUND);
+}
+
 static void test_set__links_to_blobs(void **state)
 {
     (void)state;
@@ -155,10 +183,13 @@ static void test_find_set__says_what_is_wrong(void **state)
     assert_non_null(strstr(err.hint, "did you mean 'wikitext2'"));
     assert_int_equal(espl_cache_find_set(&cache, "../x", found, NULL, &err), ESPL_E_USAGE);
     assert_int_equal(espl_cache_blob_path(&cache, hash, path, NULL), ESPL_OK);
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(truncate(path, 6), 0);
     assert_int_equal(espl_cache_find_set(&cache, "wikitext2", found, NULL, &err), ESPL_E_CORRUPT);
     assert_string_equal(err.message, "'f' of the fetched set 'wikitext2' is missing or cut");
     assert_string_equal(err.hint, "`espalier fetch wikitext2` fetches what is missing");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(espl_cache_find_set(&cache, "wikitext2", found, NULL, &err), ESPL_E_CORRUPT);
 }
 
 static void test_source__files_for_use(void **state)
@@ -211,6 +242,8 @@ int main(void)
         cmocka_unit_test(test_locate__order_of_the_environment),
         cmocka_unit_test_setup_teardown(test_record__tells_whether_the_file_is_there, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_record__damaged_or_of_another_address_counts_as_none,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_set__links_to_blobs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_find_set__says_what_is_wrong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_source__files_for_use, set_up, tear_down),

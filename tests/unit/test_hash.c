@@ -91,6 +91,23 @@ static void test_sha256_file__larger_than_a_piece(void **state)
     temp_folder_remove(dir);
 }
 
+static void test_sha256_is_hex__wants_64_lower_case_digits(void **state)
+{
+    (void)state;
+    char text[ESPL_SHA256_HEX + 1] = "";
+    assert_false(espl_sha256_is_hex(text));
+    assert_int_equal(espl_sha256_bytes("", 0, text, NULL), ESPL_OK);
+    assert_true(espl_sha256_is_hex(text));
+    text[63] = 'A';
+    assert_false(espl_sha256_is_hex(text));
+    text[63] = 'g';
+    assert_false(espl_sha256_is_hex(text));
+    text[63] = '\0';
+    assert_false(espl_sha256_is_hex(text));
+    memset(text, 'f', 65);
+    assert_false(espl_sha256_is_hex(text));
+}
+
 static void test_sha256_file__errors(void **state)
 {
     char dir[ESPL_PATH_MAX];
@@ -116,6 +133,7 @@ int main(void)
         cmocka_unit_test(test_sha256_update__million_a_in_odd_pieces),
         cmocka_unit_test(test_sha256_update_field__length_prefix),
         cmocka_unit_test(test_sha256_file__larger_than_a_piece),
+        cmocka_unit_test(test_sha256_is_hex__wants_64_lower_case_digits),
         cmocka_unit_test(test_sha256_file__errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
