@@ -2,10 +2,7 @@
 # Fetches from a real server over TLS: authority, redirects, resuming, archives, repositories of a hub
 # (one file, shards, a branch that is pinned), the token, the sets that jobs use.
 . "$(dirname "$0")/servers.sh"
-start_apache
-original=$work/www/data
-make_file "$original" 4000000
-hash=$(hash_of "$original")
+serve_original 4000000
 begin_registry
 entry plain "$https/data" "sha256: $hash" "size: 4000000"
 entry slow "$https/slow/data" "sha256: $hash"
@@ -65,7 +62,7 @@ forget
 "$ESPALIER" fetch crawl --registry "$work/registry.yaml" \
     --progress none >/dev/null 2>"$work/err" &
 fetching=$!
-sleep 1.5
+wait_for "the first bytes" test -s "$work/cache/partial/$hash"
 kill -INT "$fetching"
 code=0
 wait "$fetching" || code=$?
@@ -104,27 +101,36 @@ logged_no_more
 [ "$(grep -c '^GET' "$work/access.log")" -eq 1 ] || fail "not shared: $(cat "$work/access.log")"
 no_half_blob
 
-# Archives: named members only, and nothing that is a link, too large or missing.
+# Archives: named members only, and nothing that is a link or a pipe, too large or missing.
 mkdir -p "$work/tree/inner"
 printf 'the text\n' >"$work/tree/inner/text"
 ln -s /etc/passwd "$work/tree/inner/link"
+mkfifo "$work/tree/inner/pipe"
 head -c 3000000 /dev/zero >"$work/tree/inner/big"
-tar -C "$work/tree" -czf "$work/www/a.tar.gz" ./inner/text inner/link inner/big
+tar -C "$work/tree" -czf "$work/www/a.tar.gz" ./inner/text inner/link inner/pipe inner/big
+truncate -s 300000000 "$work/tree/bomb"
+tar -C "$work/tree" -cf - bomb inner/text | gzip -1 >"$work/www/bomb.tar.gz"
 head -c 1000000 "$original" >"$work/www/bad.tar.gz"
 head -c 300 "$work/www/a.tar.gz" >"$work/www/cut.tar.gz"
 (cd "$work/tree" && tar -cf "$work/www/up.tar" --transform 's|inner/text|../../escaped|' inner/text inner/big)
 entry good-archive "$https/a.tar.gz" "unpack: [{member: inner/text, name: t/text}]"
 entry link-archive "$https/a.tar.gz" "unpack: [{member: inner/link, name: text}]"
+entry pipe-archive "$https/a.tar.gz" "unpack: [{member: inner/pipe, name: text}]"
 entry big-archive "$https/a.tar.gz" "unpack: [{member: inner/big, name: text, max_bytes: 2999999}]"
 entry no-member "$https/a.tar.gz" "unpack: [{member: inner/none, name: text}]"
 entry bad-archive "$https/bad.tar.gz" "unpack: [{member: inner/text, name: text}]"
 entry cut-archive "$https/cut.tar.gz" "unpack: [{member: inner/big, name: text}]"
 entry up-archive "$https/up.tar" "unpack: [{member: inner/big, name: text}]"
+entry up-member "$https/up.tar" "unpack: [{member: escaped, name: text}]"
+entry bomb-archive "$https/bomb.tar.gz" "unpack: [{member: inner/text, name: text}]"
 fetch good-archive
 [ "$code" -eq 0 ] && [ "$(cat "$folder/t/text")" = "the text" ] || fail "archive: code $code"
-expect_code 4 'is a link' link-archive
+expect_code 4 'is a link or no regular file' link-archive
+expect_code 4 'is a link or no regular file' pipe-archive
 expect_code 4 'larger than 2999999 bytes' big-archive
+expect_code 4 'expands to more than 200 times its size' bomb-archive
 expect_code 4 "has no 'inner/none'" no-member
+expect_code 4 "has no 'escaped'" up-member
 expect_code 4 'damaged' bad-archive
 expect_code 4 'damaged' cut-archive
 fetch up-archive

@@ -25,7 +25,18 @@ trap 'exit 130' INT TERM
 fail() {
     echo "FAIL: $*" >&2
     [ ! -s "$work/err" ] || sed 's/^/    stderr: /' "$work/err" >&2
+    [ ! -s "$work/access.log" ] || sed 's/^/    server: /' "$work/access.log" >&2
     exit 1
+}
+# wait_for WHAT COMMAND...: until it succeeds. A minute is more than the busiest machine needs.
+wait_for() {
+    awaited=$1
+    shift
+    for _ in $(seq 600); do
+        ! "$@" || return 0
+        sleep 0.1
+    done
+    fail "waited in vain for $awaited"
 }
 
 # Nothing of the user's settings counts.
@@ -51,7 +62,21 @@ make_file() {
         -in /dev/zero 2>/dev/null | head -c "$2" >"$1"
 }
 hash_of() { sha256sum "$1" | cut -d ' ' -f 1; }
+# serve_original BYTES: a file that Apache serves as /data; its path in $original, its hash in $hash.
+serve_original() {
+    start_apache
+    original=$work/www/data
+    make_file "$original" "$1"
+    hash=$(hash_of "$original")
+}
+# serve_archive NAME OPTIONS: $original as the member "inner" of an archive (tar OPTIONS).
+serve_archive() {
+    mkdir "$work/tree"
+    cp "$original" "$work/tree/inner"
+    tar -C "$work/tree" "$2" "$work/www/$1" inner
+}
 
+apache_started_or_ended() { [ -s "$work/apache.pid" ] || ! kill -0 "$apache_pid" 2>/dev/null; }
 start_apache() {
     for attempt in 1 2 3 4 5 6 7 8 9 10; do
         port=$((20000 + ($$ * 7 + attempt * 131) % 20000))
@@ -101,11 +126,7 @@ TEXT
         : >"$work/access.log"
         "$apache" -f "$work/apache.conf" -DFOREGROUND 2>"$work/apache.err" &
         apache_pid=$!
-        for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-            [ -s "$work/apache.pid" ] && break
-            kill -0 "$apache_pid" 2>/dev/null || break
-            sleep 0.1
-        done
+        wait_for "Apache" apache_started_or_ended
         if [ -s "$work/apache.pid" ]; then
             https=https://localhost:$port
             return
@@ -121,11 +142,7 @@ start_bad() {
     rm -f "$work/bad.port"
     "$BAD_SERVER" "$1" "$work/bad.port" &
     bad_pid=$!
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        [ -s "$work/bad.port" ] && break
-        sleep 0.1
-    done
-    [ -s "$work/bad.port" ] || fail "the misbehaving server does not start"
+    wait_for "the misbehaving server" test -s "$work/bad.port"
     bad=http://127.0.0.1:$(cat "$work/bad.port")
 }
 
@@ -149,23 +166,11 @@ fetch() {
         --progress none --retry-delay 20ms 2>"$work/err") || code=$?
 }
 # A killed program's espalier-fetch may live a moment longer and write into what is being removed.
-forget() {
-    for attempt in 1 2 3 4 5 6 7 8 9 10; do
-        rm -rf "$work/cache" 2>/dev/null && return
-        sleep 0.3
-    done
-    fail "cannot remove the cache"
-}
+forget() { wait_for "the removal of the cache" rm -rf "$work/cache" 2>/dev/null; }
 says() { grep -q -e "$1" "$work/err" || fail "${2:-the message} does not say '$1'"; }
 # Apache writes a line after its answer has left, so a fetch can be over before its lines are there.
 # Waits for a line that matches; logged_no_more waits until none has come for a while.
-logged() {
-    for attempt in $(seq 100); do
-        ! grep -q -e "$1" "$work/access.log" || return 0
-        sleep 0.1
-    done
-    fail "no '$1' in the server's log: $(cat "$work/access.log")"
-}
+logged() { wait_for "'$1' in the server's log" grep -q -e "$1" "$work/access.log"; }
 logged_no_more() {
     before=-1
     while lines=$(wc -l <"$work/access.log") && [ "$lines" -ne "$before" ]; do
