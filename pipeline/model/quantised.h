@@ -86,6 +86,9 @@ struct espl_quant_linear {
 };
 
 void espl_quant_linear_free(struct espl_quant_linear *linear);
+/** Sizes of a linear with `out` rows; no arrays. */
+struct espl_quant_linear espl_quant_linear_sizes(const struct espl_quant_scheme *scheme,
+                                                 const struct espl_quant_width *width, size_t out);
 /** Reads the linear `role` of block `layer`; encoded codes are decoded. with_mask: the mask too.
  *  *linear: freed by the caller, empty after an error. Errors: NOTFOUND (not quantised), CORRUPT
  * (sizes that do not fit, an order that is no permutation, a scale that is not positive and

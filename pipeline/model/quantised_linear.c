@@ -24,6 +24,23 @@ void espl_quant_linear_free(struct espl_quant_linear *linear)
     *linear = (struct espl_quant_linear){0};
 }
 
+struct espl_quant_linear espl_quant_linear_sizes(const struct espl_quant_scheme *scheme,
+                                                 const struct espl_quant_width *width, size_t out)
+{
+    const size_t normal = width->columns - width->outliers;
+    const size_t group_size = width->group_size != 0 ? width->group_size : normal;
+    return (struct espl_quant_linear){
+        .out = out,
+        .in = width->columns,
+        .normal = normal,
+        .outliers = width->outliers,
+        .group_size = group_size,
+        .groups = normal / group_size,
+        .rows_per_scale = scheme->rows_per_scale,
+        .weight_bits = scheme->weight_bits,
+    };
+}
+
 uint64_t espl_quant_linear_side_bytes(const struct espl_quant_linear *linear)
 {
     const uint64_t scale_rows = espl_ceil_div(linear->out, linear->rows_per_scale);

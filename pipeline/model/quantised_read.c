@@ -249,19 +249,6 @@ struct wish {
     bool encoded; /* encoded codes as they are */
 };
 
-static void set_sizes(const struct espl_quant_scheme *scheme, const struct espl_quant_width *width,
-                      size_t out, struct espl_quant_linear *linear)
-{
-    linear->out = out;
-    linear->in = width->columns;
-    linear->outliers = width->outliers;
-    linear->normal = linear->in - linear->outliers;
-    linear->group_size = width->group_size != 0 ? width->group_size : linear->normal;
-    linear->groups = linear->normal / linear->group_size;
-    linear->rows_per_scale = scheme->rows_per_scale;
-    linear->weight_bits = scheme->weight_bits;
-}
-
 static enum espl_status read_linear(const struct source *source,
                                     const struct espl_quant_scheme *scheme, struct wish wish,
                                     struct espl_quant_linear *linear, struct espl_error *err)
@@ -278,7 +265,7 @@ static enum espl_status read_linear(const struct source *source,
         return espl_fail(err, ESPL_E_CORRUPT, "'%s' does not say how '%s' is quantised",
                          espl_artifact_path(source->artifact), source->weight->module);
     }
-    set_sizes(scheme, width, (size_t)source->weight->shape[0], linear);
+    *linear = espl_quant_linear_sizes(scheme, width, (size_t)source->weight->shape[0]);
     enum espl_status status = read_arrays(source, wish.encoded, linear, err);
     if (status == ESPL_OK) {
         status = read_orders(source, linear, err);

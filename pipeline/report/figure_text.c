@@ -175,9 +175,11 @@ static void append_scalar(const json_t *value, char *out, size_t out_size, size_
     case JSON_FALSE:
         append(out, out_size, len, "false");
         break;
-    default:
-        append(out, out_size, len, "-");
+    default: { /* an object by its name: the files of an export */
+        const char *name = json_string_value(json_object_get(value, "name"));
+        append(out, out_size, len, name != NULL ? name : "-");
         break;
+    }
     }
 }
 

@@ -2,13 +2,13 @@
 
 #include "stages/atom_quantize/atom_linear.h"
 #include "stages/calibration/site_matrix.h"
+#include "stages/encode_common/unit_counts.h"
 #include "stages/prune_common/prune_store.h"
 #include "stages/quant_common/channel_order.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
+
+const char *const espl_atom_event_names[ESPL_ATOM_EVENTS] = {"damping_raised", "rtn_fallbacks"};
 
 /* Rows before the last linear move only when all linears concerned are quantised. */
 static bool rows_move(const struct espl_atom_state *state, uint64_t layer)
@@ -244,7 +244,7 @@ static enum espl_status quantise_linear(struct espl_atom_state *state,
 
 static enum espl_status quantise_site(struct espl_atom_state *state, uint64_t layer,
                                       enum espl_quant_site site, struct espl_artifact *unit,
-                                      uint64_t *raised, uint64_t *fallbacks, struct espl_error *err)
+                                      uint64_t events[ESPL_ATOM_EVENTS], struct espl_error *err)
 {
     struct espl_site_matrix matrix = {0};
     enum espl_status status =
@@ -257,33 +257,19 @@ static enum espl_status quantise_site(struct espl_atom_state *state, uint64_t la
             espl_prune_selection_find(&state->setup.selection, layer, *role);
         if (selected != NULL) {
             status = quantise_linear(state, selected, &matrix, unit, err);
-            *raised += matrix.factor.attempts > 1 && !matrix.factor.identity;
-            *fallbacks += matrix.factor.identity;
+            events[ESPL_ATOM_DAMPING_RAISED] +=
+                matrix.factor.attempts > 1 && !matrix.factor.identity;
+            events[ESPL_ATOM_RTN_FALLBACKS] += matrix.factor.identity;
         }
     }
     espl_site_matrix_free(&matrix);
     return status;
 }
 
-/* Counts that the end of a resumed run needs too. */
-static enum espl_status note_counts(struct espl_artifact *unit, uint64_t raised, uint64_t fallbacks,
-                                    struct espl_error *err)
-{
-    char text[32];
-    (void)snprintf(text, sizeof text, "%" PRIu64, raised);
-    const enum espl_status status = espl_artifact_set_attribute(unit, "damping_raised", text, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    (void)snprintf(text, sizeof text, "%" PRIu64, fallbacks);
-    return espl_artifact_set_attribute(unit, "rtn_fallbacks", text, err);
-}
-
 enum espl_status espl_atom_quantise_block(struct espl_atom_state *state, uint64_t layer,
                                           struct espl_artifact *unit, struct espl_error *err)
 {
-    uint64_t raised = 0;
-    uint64_t fallbacks = 0;
+    uint64_t events[ESPL_ATOM_EVENTS] = {0};
     enum espl_status status = make_orders(state, layer, unit, err);
     if (status == ESPL_OK) {
         status = insert_quantisers(state, layer, err);
@@ -295,10 +281,11 @@ enum espl_status espl_atom_quantise_block(struct espl_atom_state *state, uint64_
     }
     for (int site = 0; site < ESPL_QUANT_SITES && status == ESPL_OK; site++) {
         if (state->hessians.wanted[site]) {
-            status = quantise_site(state, layer, (enum espl_quant_site)site, unit, &raised,
-                                   &fallbacks, err);
+            status = quantise_site(state, layer, (enum espl_quant_site)site, unit, events, err);
         }
     }
     espl_hessians_free(&state->hessians);
-    return status == ESPL_OK ? note_counts(unit, raised, fallbacks, err) : status;
+    return status == ESPL_OK
+               ? espl_unit_counts_write(unit, espl_atom_event_names, events, ESPL_ATOM_EVENTS, err)
+               : status;
 }

@@ -16,6 +16,10 @@ struct espl_atom_state {
     int32_t *orders[ESPL_QUANT_SITES]; /* of the resident block; NULL = as they are */
 };
 
+/** What a unit file says about the linears of its block (stages/encode_common/unit_counts.h). */
+enum espl_atom_event { ESPL_ATOM_DAMPING_RAISED, ESPL_ATOM_RTN_FALLBACKS, ESPL_ATOM_EVENTS };
+extern const char *const espl_atom_event_names[ESPL_ATOM_EVENTS];
+
 /** Keys and values of the resident block become as coarse as the scheme says. */
 void espl_atom_simulate_cache(struct espl_atom_state *state);
 /** Quantises the resident, float block from moments that chain 0 has collected, and writes codes

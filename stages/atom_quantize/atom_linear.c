@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "core/codes.h"
+#include "stages/prune_common/prune_mask.h"
 #include "stages/quant_common/channel_order.h"
 
 #include <stdlib.h>
@@ -191,11 +192,6 @@ enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
     return status;
 }
 
-static bool is_kept(const uint8_t *mask_row, size_t column)
-{
-    return mask_row == NULL || ((unsigned)mask_row[column / 8] >> (column % 8) & 1u) != 0;
-}
-
 enum espl_status espl_atom_count(const struct espl_quant_linear *linear,
                                  struct espl_atom_counts *counts, struct espl_error *err)
 {
@@ -214,7 +210,7 @@ enum espl_status espl_atom_count(const struct espl_quant_linear *linear,
                    linear->outliers);
         }
         for (size_t c = 0; c < linear->in; c++) {
-            const bool kept = is_kept(mask, c);
+            const bool kept = mask == NULL || espl_mask_bit(mask, c);
             counts->removed += !kept;
             counts->zeros += row[c] == 0;
             counts->violations += !kept && row[c] != 0;
@@ -244,9 +240,9 @@ enum espl_status espl_atom_mask_of_zeros(size_t rows, size_t cols, const float *
     }
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < cols; c++) {
-            const unsigned kept = w[r * cols + c] != 0.0f;
-            uint8_t *byte = *mask + r * stride + c / 8;
-            *byte = (uint8_t)(*byte | kept << (c % 8));
+            if (w[r * cols + c] != 0.0f) {
+                espl_mask_set(*mask + r * stride, c);
+            }
         }
     }
     return ESPL_OK;

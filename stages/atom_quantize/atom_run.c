@@ -2,6 +2,7 @@
 
 #include "stages/atom_quantize/atom_block.h"
 #include "stages/atom_quantize/atom_linear.h"
+#include "stages/encode_common/unit_counts.h"
 
 static enum espl_status open_run(struct espl_atom_state *state, struct espl_stage_ctx *ctx,
                                  struct espl_error *err)
@@ -85,17 +86,8 @@ static enum espl_status restore_block(void *user, uint64_t layer, struct espl_ar
 
 struct totals {
     struct espl_atom_counts counts;
-    uint64_t damping_raised;
-    uint64_t rtn_fallbacks;
+    uint64_t events[ESPL_ATOM_EVENTS];
 };
-
-static uint64_t attribute_count(const struct espl_artifact *unit, const char *name)
-{
-    int64_t value = 0;
-    return espl_parse_int(espl_artifact_attribute(unit, name), &value) && value > 0
-               ? (uint64_t)value
-               : 0;
-}
 
 /* What a stored linear holds. */
 struct linear_count {
@@ -129,8 +121,10 @@ static enum espl_status finish_layer(struct espl_atom_state *state, uint64_t lay
         return status;
     }
     status = espl_artifact_copy_datasets(espl_ctx_output(state->run.ctx, "model"), unit, err);
-    totals->damping_raised += attribute_count(unit, "damping_raised");
-    totals->rtn_fallbacks += attribute_count(unit, "rtn_fallbacks");
+    if (status == ESPL_OK) {
+        status = espl_unit_counts_add(unit, espl_atom_event_names, totals->events, ESPL_ATOM_EVENTS,
+                                      err);
+    }
     if (status == ESPL_OK) {
         status =
             espl_prune_for_block(&state->setup.selection, layer, count_linear, &count, unit, err);
@@ -151,8 +145,10 @@ static enum espl_status report_totals(struct espl_atom_state *state, const struc
         {"quantised_sparsity", (double)totals->counts.zeros / weights},
         {"bits_per_weight", 8.0 * (double)totals->counts.bytes / weights},
         {"quantised_bytes", (double)totals->counts.bytes},
-        {"damping_raised", (double)totals->damping_raised},
-        {"rtn_fallbacks", (double)totals->rtn_fallbacks},
+        {espl_atom_event_names[ESPL_ATOM_DAMPING_RAISED],
+         (double)totals->events[ESPL_ATOM_DAMPING_RAISED]},
+        {espl_atom_event_names[ESPL_ATOM_RTN_FALLBACKS],
+         (double)totals->events[ESPL_ATOM_RTN_FALLBACKS]},
         {"calibration_windows", (double)state->run.windows.count},
     };
     enum espl_status status = ESPL_OK;

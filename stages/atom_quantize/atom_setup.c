@@ -269,14 +269,8 @@ static uint64_t output_bytes(const struct espl_atom_setup *setup)
         if (!linear->selected || width == NULL) {
             continue;
         }
-        const size_t normal = width->columns - width->outliers;
-        const size_t group = width->group_size != 0 ? width->group_size : normal;
-        const struct espl_quant_linear sizes = {.out = (size_t)linear->spec.shape[0],
-                                                .normal = normal,
-                                                .outliers = width->outliers,
-                                                .groups = normal / group,
-                                                .rows_per_scale = scheme->rows_per_scale,
-                                                .weight_bits = scheme->weight_bits};
+        const struct espl_quant_linear sizes =
+            espl_quant_linear_sizes(scheme, width, (size_t)linear->spec.shape[0]);
         bytes += espl_quant_linear_bytes(&sizes) + width->columns * sizeof(int32_t);
     }
     return bytes;

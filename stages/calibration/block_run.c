@@ -115,6 +115,21 @@ enum espl_status espl_block_run_all(struct espl_block_run *run,
     return status;
 }
 
+enum espl_status espl_block_run_finish_pruned(struct espl_block_run *run, double max_ratio,
+                                              const char *advice, json_t *pruning,
+                                              struct espl_error *err)
+{
+    enum espl_status status = espl_chains_check(&run->chains, max_ratio, "pruning", advice, err);
+    if (status != ESPL_OK) {
+        json_decref(pruning);
+        return status;
+    }
+    status = espl_prune_finish(run->ctx, run->model, run->selection, pruning, err);
+    return status == ESPL_OK ? espl_ctx_metric(run->ctx, "calibration_windows",
+                                               (double)run->windows.count, false, err)
+                             : status;
+}
+
 enum espl_status espl_block_run_weight(const struct espl_block_run *run,
                                        const struct espl_tensor_spec *spec, float **w,
                                        struct espl_matrix_shape *shape, struct espl_error *err)

@@ -48,6 +48,14 @@ enum espl_status espl_block_run_all(struct espl_block_run *run,
                                     const struct espl_block_steps *steps, void *user,
                                     struct espl_error *err);
 
+/** What follows the last block of a stage that prunes: the quality check (max_ratio and advice as
+ * in espl_chains_check()), then masks and figures of the output. pruning: the description,
+ * reference taken; NULL = there was no memory for it. Errors: as espl_chains_check(),
+ * espl_prune_finish(). */
+enum espl_status espl_block_run_finish_pruned(struct espl_block_run *run, double max_ratio,
+                                              const char *advice, json_t *pruning,
+                                              struct espl_error *err);
+
 /** The resident block's weight of a linear, in place. Errors: INTERNAL when the block has none of
  *  that shape. */
 enum espl_status espl_block_run_weight(const struct espl_block_run *run,

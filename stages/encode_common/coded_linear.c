@@ -15,15 +15,9 @@ uint64_t espl_coded_tiles(const struct espl_quant_linear *linear)
 static void add_linear(struct espl_coded_model *model, const struct espl_tensor_spec *spec,
                        const struct espl_quant_width *width)
 {
-    const size_t normal = width->columns - width->outliers;
-    const size_t group = width->group_size != 0 ? width->group_size : normal;
-    const struct espl_quant_linear sizes = {.out = (size_t)spec->shape[0],
-                                            .normal = normal,
-                                            .outliers = width->outliers,
-                                            .groups = normal / group,
-                                            .rows_per_scale = model->scheme.rows_per_scale,
-                                            .weight_bits = model->scheme.weight_bits};
-    const uint64_t codes = (uint64_t)sizes.out * normal;
+    const struct espl_quant_linear sizes =
+        espl_quant_linear_sizes(&model->scheme, width, (size_t)spec->shape[0]);
+    const uint64_t codes = (uint64_t)sizes.out * sizes.normal;
     model->linears++;
     model->weights += spec->shape[0] * spec->shape[1];
     model->stripes += espl_ceil_div(sizes.out, ESPL_IEBME_TILE_ROWS);

@@ -1,6 +1,7 @@
 #include "stages/prune_common/group_align.h"
 
 #include "espalier/iebme.h"
+#include "stages/prune_common/prune_mask.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,16 +135,6 @@ void espl_align_pool(const struct espl_align *align, const struct espl_matrix_sh
     }
 }
 
-static bool bit_at(const uint8_t *mask, size_t stride, size_t row, size_t col)
-{
-    return (mask[row * stride + col / 8] >> (col % 8) & 1) != 0;
-}
-
-static void set_bit(uint8_t *mask, size_t stride, size_t row, size_t col)
-{
-    mask[row * stride + col / 8] |= (uint8_t)(1u << (col % 8));
-}
-
 void espl_align_spread(const struct espl_align *align, const struct espl_matrix_shape *shape,
                        const uint8_t *group_mask, uint8_t *mask)
 {
@@ -155,12 +146,13 @@ void espl_align_spread(const struct espl_align *align, const struct espl_matrix_
     memset(mask, 0, shape->rows * stride);
     for (size_t row = 0; row < groups.rows; row++) {
         for (size_t col = 0; col < groups.cols; col++) {
-            if (!bit_at(group_mask, group_stride, row, col)) {
+            if (!espl_mask_bit(group_mask + row * group_stride, col)) {
                 continue;
             }
             for (size_t i = 0; i < rows.count; i++) {
                 for (size_t j = 0; j < cols.count; j++) {
-                    set_bit(mask, stride, member_at(&rows, row, i), member_at(&cols, col, j));
+                    espl_mask_set(mask + member_at(&rows, row, i) * stride,
+                                  member_at(&cols, col, j));
                 }
             }
         }
@@ -178,12 +170,12 @@ void espl_align_fill_union(const struct espl_align *align, const struct espl_mat
         for (size_t col = 0; col < groups.cols; col++) {
             bool any = false;
             for (size_t i = 0; i < rows.count * cols.count && !any; i++) {
-                any = bit_at(mask, stride, member_at(&rows, row, i / cols.count),
-                             member_at(&cols, col, i % cols.count));
+                any = espl_mask_bit(mask + member_at(&rows, row, i / cols.count) * stride,
+                                    member_at(&cols, col, i % cols.count));
             }
             for (size_t i = 0; any && i < rows.count * cols.count; i++) {
-                set_bit(mask, stride, member_at(&rows, row, i / cols.count),
-                        member_at(&cols, col, i % cols.count));
+                espl_mask_set(mask + member_at(&rows, row, i / cols.count) * stride,
+                              member_at(&cols, col, i % cols.count));
             }
         }
     }

@@ -1,5 +1,7 @@
 #include "stages/quant_common/channel_order.h"
 
+#include "stages/prune_common/prune_mask.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -113,8 +115,9 @@ void espl_reorder_mask(const struct espl_matrix_shape *shape, const uint8_t *fro
         const uint8_t *row = from + (row_order != NULL ? (size_t)row_order[r] : r) * stride;
         for (size_t c = 0; c < shape->cols; c++) {
             const size_t column = column_order != NULL ? (size_t)column_order[c] : c;
-            const unsigned bit = (row[column / 8] >> (column % 8)) & 1u;
-            to[r * stride + c / 8] = (uint8_t)(to[r * stride + c / 8] | (bit << (c % 8)));
+            if (espl_mask_bit(row, column)) {
+                espl_mask_set(to + r * stride, c);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 #include "stages/quant_common/column_choice.h"
 
 #include "core/checked.h"
+#include "stages/prune_common/prune_mask.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "espalier/linalg.h"
+#include "stages/prune_common/prune_mask.h"
 #include "stages/quant_common/column_choice.h"
 
 #include <math.h>
@@ -262,7 +263,7 @@ uint8_t *espl_column_loop_full_mask(const struct espl_matrix_shape *shape)
     uint8_t *mask = calloc(shape->rows != 0 ? shape->rows : 1, stride != 0 ? stride : 1);
     for (size_t r = 0; mask != NULL && r < shape->rows; r++) {
         for (size_t c = 0; c < shape->cols; c++) {
-            mask[r * stride + c / 8] = (uint8_t)(mask[r * stride + c / 8] | (1u << (c % 8)));
+            espl_mask_set(mask + r * stride, c);
         }
     }
     return mask;

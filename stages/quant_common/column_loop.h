@@ -53,14 +53,4 @@ enum espl_status espl_column_loop_weights(const struct espl_matrix_shape *shape,
 /** Mask of (rows, cols) that keeps everything. Freed by the caller; NULL when out of memory. */
 uint8_t *espl_column_loop_full_mask(const struct espl_matrix_shape *shape);
 
-static inline bool espl_mask_bit(const uint8_t *row, size_t column)
-{
-    return (((uint32_t)row[column / 8] >> (column % 8)) & 1u) != 0;
-}
-
-static inline void espl_mask_clear(uint8_t *row, size_t column)
-{
-    row[column / 8] = (uint8_t)(row[column / 8] & ~(1u << (column % 8)));
-}
-
 #endif

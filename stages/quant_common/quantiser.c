@@ -1,6 +1,7 @@
 #include "stages/quant_common/quantiser.h"
 
 #include "core/checked.h"
+#include "stages/prune_common/prune_mask.h"
 #include "stages/quant_common/channel_order.h"
 
 #include <float.h>
@@ -146,7 +147,7 @@ int8_t espl_quantise_value(float w, float scale, unsigned bits)
 
 static bool kept(const uint8_t *mask, size_t stride, size_t row, size_t column)
 {
-    return mask == NULL || (((uint32_t)mask[row * stride + column / 8] >> (column % 8)) & 1u) != 0;
+    return mask == NULL || espl_mask_bit(mask + row * stride, column);
 }
 
 /* One run of columns of one row. */

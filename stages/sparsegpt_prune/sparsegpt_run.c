@@ -200,19 +200,11 @@ static enum espl_status restore_block(void *user, uint64_t layer, struct espl_ar
 
 static enum espl_status finish_run(struct sparsegpt_run *sparsegpt, struct espl_error *err)
 {
-    struct espl_block_run *run = &sparsegpt->run;
-    const struct espl_calibration_info info = espl_calibration_info_of(&run->windows);
-    enum espl_status status = espl_chains_check(
-        &run->chains, sparsegpt->params->max_perplexity_ratio, "pruning",
-        "the layer figures of the run show where the output error grows most", err);
-    if (status == ESPL_OK) {
-        status = espl_prune_finish(
-            run->ctx, run->model, &sparsegpt->selection,
-            espl_sparsegpt_describe(sparsegpt->params, &sparsegpt->selection, &info), err);
-    }
-    return status == ESPL_OK
-               ? espl_ctx_metric(run->ctx, "calibration_windows", (double)info.windows, false, err)
-               : status;
+    const struct espl_calibration_info info = espl_calibration_info_of(&sparsegpt->run.windows);
+    return espl_block_run_finish_pruned(
+        &sparsegpt->run, sparsegpt->params->max_perplexity_ratio,
+        "the layer figures of the run show where the output error grows most",
+        espl_sparsegpt_describe(sparsegpt->params, &sparsegpt->selection, &info), err);
 }
 
 enum espl_status espl_sparsegpt_run(struct espl_stage_ctx *ctx,

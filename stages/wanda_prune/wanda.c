@@ -1,6 +1,7 @@
 #include "stages/wanda_prune/wanda.h"
 
 #include "core/checked.h"
+#include "stages/prune_common/prune_mask.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -172,7 +173,7 @@ static void threshold_mask(const struct espl_matrix_shape *shape, const float *s
     for (size_t row = 0; row < shape->rows; row++) {
         for (size_t col = 0; col < shape->cols; col++) {
             if (score[row * shape->cols + col] > thresholds[row]) {
-                mask[row * stride + col / 8] |= (uint8_t)(1u << (col % 8));
+                espl_mask_set(mask + row * stride, col);
             }
         }
     }

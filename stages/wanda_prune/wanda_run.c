@@ -222,20 +222,12 @@ static void name_worst_blocks(const struct wanda_run *wanda, char *text, size_t 
 
 static enum espl_status finish_run(struct wanda_run *wanda, struct espl_error *err)
 {
-    struct espl_block_run *run = &wanda->run;
-    const struct espl_calibration_info info = espl_calibration_info_of(&run->windows);
+    const struct espl_calibration_info info = espl_calibration_info_of(&wanda->run.windows);
     char worst[200];
     name_worst_blocks(wanda, worst, sizeof worst);
-    enum espl_status status =
-        espl_chains_check(&run->chains, wanda->params->max_perplexity_ratio, "pruning", worst, err);
-    if (status == ESPL_OK) {
-        status =
-            espl_prune_finish(run->ctx, run->model, &wanda->selection,
-                              espl_wanda_describe(wanda->params, &wanda->selection, &info), err);
-    }
-    return status == ESPL_OK
-               ? espl_ctx_metric(run->ctx, "calibration_windows", (double)info.windows, false, err)
-               : status;
+    return espl_block_run_finish_pruned(
+        &wanda->run, wanda->params->max_perplexity_ratio, worst,
+        espl_wanda_describe(wanda->params, &wanda->selection, &info), err);
 }
 
 enum espl_status espl_wanda_run(struct espl_stage_ctx *ctx, const struct espl_wanda_params *params,

@@ -88,3 +88,36 @@ void encode_model(struct prune_fixture *fixture, const char *areas, char order, 
         fail_msg("%s [%s]", err.message, err.context);
     }
 }
+
+double encode_layer(const struct prune_result *result, const char *series, const char *module)
+{
+    size_t index;
+    const json_t *row;
+    json_array_foreach(result->layers, index, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "series")), series) == 0 &&
+            strcmp(json_string_value(json_object_get(row, "module")), module) == 0) {
+            return json_real_value(json_object_get(row, "value"));
+        }
+    }
+    fail_msg("no '%s' of '%s'", series, module);
+    return 0.0;
+}
+
+void encode_check_resume(const struct espl_model_config *config, encode_run_fn run)
+{
+    struct prune_fixture whole, resumed;
+    struct prune_result a, b;
+    const struct espl_atom_params params = quant_atom_params();
+    encode_open(&whole, config, &params);
+    encode_open(&resumed, config, &params);
+    run(&whole, &a);
+    prune_copy_units(&whole, &resumed, 1);
+    run(&resumed, &b);
+    assert_int_equal(b.resumed, 1);
+    prune_assert_same(&whole, &resumed, &a, &b);
+    prune_result_free(&a);
+    prune_result_free(&b);
+    prune_fixture_close(&whole);
+    prune_fixture_close(&resumed);
+}

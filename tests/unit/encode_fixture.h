@@ -26,7 +26,13 @@ void encode_reorder(struct prune_fixture *fixture, int64_t rows, int64_t cols, i
  *  allowed. */
 void encode_model(struct prune_fixture *fixture, const char *areas, char order, char key,
                   struct prune_result *result);
-/** The same, for runs that may fail. */
+/** A layer figure of a result. */
+double encode_layer(const struct prune_result *result, const char *series, const char *module);
+/** A run of either stage as 'c'. */
+typedef void (*encode_run_fn)(struct prune_fixture *fixture, struct prune_result *result);
+/** The run gives the same bytes when it continues after one block. */
+void encode_check_resume(const struct espl_model_config *config, encode_run_fn run);
+/** encode_model() for runs that may fail. */
 enum espl_status encode_try(struct prune_fixture *fixture, const char *areas, char model,
                             char order, char key, const volatile int *stopped,
                             struct prune_result *result, struct espl_error *err);

@@ -68,3 +68,14 @@ void plan_expect_error(const struct planned *planned, size_t index, unsigned lin
         fail_msg("'%s' does not contain '%s'", planned->diags.items[index].error.hint, hint);
     }
 }
+
+void plan_expect_refusal(const struct espl_stage *const *registry,
+                         const struct espl_model_config *config, uint64_t windows, uint64_t tokens,
+                         const char *stages, unsigned line, const char *message, const char *hint)
+{
+    struct planned planned;
+    plan_stages(&planned, registry, config, windows, tokens, stages);
+    assert_int_equal(planned.diags.count, 1);
+    plan_expect_error(&planned, 0, line, message, hint);
+    plan_free(&planned);
+}

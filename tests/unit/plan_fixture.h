@@ -25,5 +25,9 @@ void plan_expect_clean(const struct planned *planned);
 /** Error number `index`, its line, and a part of its hint. */
 void plan_expect_error(const struct planned *planned, size_t index, unsigned line,
                        const char *message, const char *hint);
+/** These stages give this one error, as in plan_expect_error(). */
+void plan_expect_refusal(const struct espl_stage *const *registry,
+                         const struct espl_model_config *config, uint64_t windows, uint64_t tokens,
+                         const char *stages, unsigned line, const char *message, const char *hint);
 
 #endif

@@ -23,6 +23,11 @@ static const struct espl_stage *const registry[] = {
     &espl_stage_wanda_prune, &espl_stage_sparsegpt_prune, &espl_stage_atom_quantize,
     &espl_stage_evaluate, NULL};
 
+#define ATOM                   \
+    "  - id: a\n" /* line 4 */ \
+    "    use: atom-quantize\n" \
+    "    in: {model: M, tokens: T}\n"
+
 /* 256 columns, 320 at the last linear of a block. */
 static struct espl_model_config wide_config(void)
 {
@@ -125,32 +130,18 @@ static void test_plan__sizes_are_numbers_or_auto(void **state)
     struct planned planned;
     const struct espl_model_config config = wide_config();
     plan_stages(&planned, registry, &config, 11, 16,
-                "  - id: a\n" /* line 4 */
-                "    use: atom-quantize\n"
-                "    in: {model: M, tokens: T}\n"
-                "    with: {group_size: auto, outlier_channels: 64}\n");
+                ATOM "    with: {group_size: auto, outlier_channels: 64}\n");
     plan_expect_clean(&planned);
     assert_non_null(strstr(planned.plan->stages[0].estimate.note,
                            "256 columns: 64 outliers, groups of 64; 320 columns: 64 outliers, "
                            "groups of 128"));
     plan_free(&planned);
-    plan_stages(&planned, registry, &config, 11, 16,
-                "  - id: a\n"
-                "    use: atom-quantize\n"
-                "    in: {model: M, tokens: T}\n"
-                "    with: {group_size: wide}\n");
-    plan_expect_error(&planned, 0, 7,
-                      "'group_size' must be an integer from 0 to 65536 or auto, got text 'wide'",
-                      "for example");
-    plan_free(&planned);
-    plan_stages(&planned, registry, &config, 11, 16,
-                "  - id: a\n"
-                "    use: atom-quantize\n"
-                "    in: {model: M, tokens: T}\n"
-                "    with: {outlier_channels: -1}\n");
-    plan_expect_error(&planned, 0, 7,
-                      "'outlier_channels' must be an integer from 0 to 65536 or auto, got -1", "");
-    plan_free(&planned);
+    plan_expect_refusal(registry, &config, 11, 16, ATOM "    with: {group_size: wide}\n", 7,
+                        "'group_size' must be an integer from 0 to 65536 or auto, got text 'wide'",
+                        "for example");
+    plan_expect_refusal(registry, &config, 11, 16, ATOM "    with: {outlier_channels: -1}\n", 7,
+                        "'outlier_channels' must be an integer from 0 to 65536 or auto, got -1",
+                        "");
 }
 
 static void test_plan__a_reorder_of_windows_is_refused(void **state)
@@ -158,22 +149,20 @@ static void test_plan__a_reorder_of_windows_is_refused(void **state)
     (void)state;
     struct planned planned;
     const struct espl_model_config config = prune_llama_config();
-    plan_stages(&planned, registry, &config, 11, 16,
-                "  - id: prune\n" /* line 4 */
-                "    use: wanda-prune\n"
-                "    in: {model: M, tokens: T}\n"
-                "    with: {pattern: 2:4}\n"
-                "  - id: a\n" /* line 8 */
-                "    use: atom-quantize\n"
-                "    in: {model: prune, tokens: T}\n"
-                "    with: {group_size: 8}\n");
-    assert_int_equal(planned.diags.count, 1);
-    plan_expect_error(
-        &planned, 0, 9,
+    plan_expect_refusal(
+        registry, &config, 11, 16,
+        "  - id: prune\n" /* line 4 */
+        "    use: wanda-prune\n"
+        "    in: {model: M, tokens: T}\n"
+        "    with: {pattern: 2:4}\n"
+        "  - id: a\n" /* line 8 */
+        "    use: atom-quantize\n"
+        "    in: {model: prune, tokens: T}\n"
+        "    with: {group_size: 8}\n",
+        9,
         "the input model is pruned 2:4, and 'reorder: hessian' moves its columns out of "
         "their windows",
         "set 'reorder: none'");
-    plan_free(&planned);
     plan_stages(&planned, registry, &config, 11, 16,
                 "  - id: prune\n"
                 "    use: sparsegpt-prune\n"

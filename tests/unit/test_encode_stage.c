@@ -11,6 +11,7 @@
 
 #include "model/iebme_linear.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,26 @@ static double stored_bytes(struct prune_fixture *fixture, char key, const char *
     return (double)bytes;
 }
 
+/* Sum over all linears: their `ratio` times the bytes it divides by, which are `part` and `more`
+ * (NULL = nothing). */
+static double numerators(const struct prune_result *result, const char *ratio, const char *part,
+                         const char *more)
+{
+    double sum = 0.0;
+    size_t index;
+    const json_t *row;
+    json_array_foreach(result->layers, index, row)
+    {
+        const char *module = json_string_value(json_object_get(row, "module"));
+        if (strcmp(json_string_value(json_object_get(row, "series")), ratio) == 0) {
+            const double bytes = encode_layer(result, part, module) +
+                                 (more != NULL ? encode_layer(result, more, module) : 0.0);
+            sum += json_real_value(json_object_get(row, "value")) * bytes;
+        }
+    }
+    return sum;
+}
+
 static void test_bytes__are_those_of_the_file(void **state)
 {
     (void)state;
@@ -222,6 +243,9 @@ static void test_bytes__are_those_of_the_file(void **state)
                                  prune_metric(&result, "scale_bytes"));
         assert_true(prune_metric(&result, "bits_per_weight") ==
                     8.0 * bytes / prune_metric(&result, "weights"));
+        assert_true(encode_layer(&result, "bits_per_weight", "layers.1.self_attn.q_proj") ==
+                    8.0 * encode_layer(&result, "encoded_bytes", "layers.1.self_attn.q_proj") /
+                        (96.0 * 96.0));
         /* packed codes: q, o 96 x 44 bytes, k, v 32 x 44; gate, up 148 x 44, down 96 x 70 */
         assert_true(prune_metric(&result, "dense_bytes") - prune_metric(&result, "scale_bytes") ==
                     2.0 * (2 * 96 * 44 + 2 * 32 * 44 + 2 * 148 * 44 + 96 * 70));
@@ -236,6 +260,11 @@ static void test_bytes__are_those_of_the_file(void **state)
             const double exact = 0.5 * prune_metric(&result, "nonzero_codes");
             assert_true(prune_metric(&result, "pmr") ==
                         exact / prune_metric(&result, "metadata_bytes"));
+            assert_true(fabs(numerators(&result, "pmr", "metadata_bytes", NULL) - exact) <
+                        1e-6 * exact);
+            assert_true(
+                fabs(numerators(&result, "pmr_effective", "metadata_bytes", "padding_bytes") -
+                     exact) < 14.0); /* counts are whole bytes */
             assert_true(prune_metric(&result, "pmr_effective") < prune_metric(&result, "pmr") ||
                         prune_metric(&result, "padding_bytes") == 0.0);
         }
@@ -317,24 +346,16 @@ static void test_order__of_another_model_is_refused(void **state)
     prune_fixture_close(&fixture);
 }
 
+static void encode_auto(struct prune_fixture *fixture, struct prune_result *result)
+{
+    encode_model(fixture, "auto", 0, 'c', result);
+}
+
 static void test_resume__same_bytes(void **state)
 {
     (void)state;
-    struct prune_fixture whole, resumed;
-    struct prune_result a, b;
     const struct espl_model_config config = encode_opt_config();
-    const struct espl_atom_params params = quant_atom_params();
-    encode_open(&whole, &config, &params);
-    encode_open(&resumed, &config, &params);
-    encode_model(&whole, "auto", 0, 'c', &a);
-    prune_copy_units(&whole, &resumed, 1);
-    encode_model(&resumed, "auto", 0, 'c', &b);
-    assert_int_equal(b.resumed, 1);
-    prune_assert_same(&whole, &resumed, &a, &b);
-    prune_result_free(&a);
-    prune_result_free(&b);
-    prune_fixture_close(&whole);
-    prune_fixture_close(&resumed);
+    encode_check_resume(&config, encode_auto);
 }
 
 static void test_cancel__stops_between_tensors(void **state)

@@ -19,6 +19,10 @@ extern const struct espl_stage espl_stage_magnitude_prune;
 static const struct espl_stage *const registry[] = {&espl_stage_wanda_prune,
                                                     &espl_stage_magnitude_prune, NULL};
 
+static const char WANDA[] = "  - id: a\n" /* line 4 */
+                            "    use: wanda-prune\n"
+                            "    in: {model: M, tokens: T}\n";
+
 static void test_plan__estimates_and_predicts(void **state)
 {
     (void)state;
@@ -102,36 +106,21 @@ static void test_plan__errors_point_at_the_parameter(void **state)
 static void test_plan__tokens_without_windows(void **state)
 {
     (void)state;
-    struct planned planned;
     const struct espl_model_config config = prune_opt_config();
-    plan_stages(&planned, registry, &config, 0, 200,
-                "  - id: a\n"
-                "    use: wanda-prune\n"
-                "    in: {model: M, tokens: T}\n");
-    assert_int_equal(planned.diags.count, 1);
-    plan_expect_error(&planned, 0, 6,
-                      "input 'tokens' is one long text, but calibration needs windows", "");
-    plan_free(&planned);
+    plan_expect_refusal(registry, &config, 0, 200, WANDA, 6,
+                        "input 'tokens' is one long text, but calibration needs windows", "");
 }
 
 static void test_plan__windows_longer_than_the_positions(void **state)
 {
     (void)state;
-    static const char *const stages = "  - id: a\n"
-                                      "    use: wanda-prune\n"
-                                      "    in: {model: M, tokens: T}\n";
     struct planned planned;
     const struct espl_model_config learned = prune_opt_config();
-    plan_stages(&planned, registry, &learned, 2, 65, stages);
-    assert_int_equal(planned.diags.count, 1);
-    plan_expect_error(&planned, 0, 6,
-                      "calibration windows have 65 tokens, but the model has 64 "
-                      "positions",
-                      "");
-    plan_free(&planned);
+    plan_expect_refusal(registry, &learned, 2, 65, WANDA, 6,
+                        "calibration windows have 65 tokens, but the model has 64 positions", "");
     /* rotary positions go on: possible, but worth a warning */
     const struct espl_model_config rotary = prune_llama_config();
-    plan_stages(&planned, registry, &rotary, 2, 65, stages);
+    plan_stages(&planned, registry, &rotary, 2, 65, WANDA);
     plan_expect_clean(&planned);
     assert_non_null(strstr(planned.plan->stages[0].warnings,
                            "calibration windows of 65 tokens are longer than the model's 64 "
