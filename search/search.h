@@ -65,8 +65,8 @@ struct espl_search_options {
     uint64_t patience; /* stop after so many generations without a better parent; 0 = never */
 };
 
-/** Algorithm 1 with lazy refinement and an elitist parent, lambda 8, 100 generations, one fidelity.
- */
+/** Algorithm 1 with an elitist parent, the shortest repair, refinement by latency alone, lambda 8,
+ * 100 generations, patience 20, one fidelity. */
 void espl_search_default_options(struct espl_search_options *options);
 
 struct espl_search;

@@ -39,14 +39,20 @@ static void test_int4__bytes_as_documented(void **state)
     int8_t codes[17 * 300] = {0};
     codes[0] = -3;                   /* row 0: lane 0, low nibble, stored + 8 */
     codes[8 * 300 + 0] = -3;         /* row 8: high nibble of the same byte */
+    codes[2 * 300 + 4] = 1;          /* row 2, block 0, late column 0: lane 8, word 1 */
+    codes[2 * 300 + 32] = 2;         /* row 2, block 1, early column 0: lane 8, word 2 */
     codes[5 * 300 + 32 * 3 + 6] = 7; /* row 5, block 3, late column 2: lane 20, word 3 */
     codes[16 * 300 + 256 + 8] = 1;   /* second stripe, second unit, t = 1 */
     encode(codes, 17, 300, 4, &device);
     assert_int_equal(device.stripes, 2);
     assert_int_equal(device.depth, 2);
     assert_int_equal(device.data_bytes, 4 * 2048);
-    const size_t expected[][2] = {{0, 0xD5}, {512 + 16 * 20 + 4 * 3 + 2, 15}, {3 * 2048 + 16, 9}};
-    expect_bytes(&device, 8, expected, 3);
+    const size_t expected[][2] = {{0, 0xD5},
+                                  {16 * 8 + 4, 9},
+                                  {16 * 8 + 8, 10},
+                                  {512 + 16 * 20 + 4 * 3 + 2, 15},
+                                  {3 * 2048 + 16, 9}};
+    expect_bytes(&device, 8, expected, 5);
     espl_dense_device_free(&device);
 }
 
@@ -57,18 +63,26 @@ static void test_int2_and_int3__bytes_as_documented(void **state)
     int8_t codes[16 * 256] = {0};
     codes[1 * 256 + 32 * 5 + 1] = -2; /* row 1, block 5: lane 4, second group, word 1, bits 0-1 */
     codes[9 * 256 + 32 * 5 + 5] = 1;  /* row 9, late column 1: bits 6-7 of the same byte */
+    codes[2 * 256 + 4] = 1;           /* row 2, late column 0: lane 8, bits 2-3 */
+    codes[10 * 256 + 1] = -1;         /* row 10, early column 1: lane 8, bits 4-5 */
     encode(codes, 16, 256, 2, &device);
     assert_int_equal(device.data_bytes, 1024);
-    const size_t expected2[][2] = {{512 + 16 * 4 + 4 + 1, 0x42}};
-    expect_bytes(&device, 0, expected2, 1);
+    const size_t expected2[][2] = {
+        {16 * 8, 1u << 2}, {16 * 8 + 1, 3u << 4}, {512 + 16 * 4 + 4 + 1, 0x42}};
+    expect_bytes(&device, 0, expected2, 3);
     espl_dense_device_free(&device);
 
     codes[1 * 256 + 32 * 5 + 1] = -3; /* 101: high bits 10, low bit 1 */
     codes[9 * 256 + 32 * 5 + 5] = 2;  /* 010: high bits 01, low bit 0 */
+    codes[2 * 256 + 4] = 1;           /* 001: low bit alone, row 2, late: bit 1 of lane 8's word */
+    codes[10 * 256 + 1] = 1;          /* 001, row 10, early column 1: bit 2 of the next byte */
     encode(codes, 16, 256, 3, &device);
     assert_int_equal(device.data_bytes, 1536);
-    const size_t expected3[][2] = {{512 + 16 * 4 + 4 + 1, 0x42}, {1024 + 16 * 4 + 8 + 1, 1u << 4}};
-    expect_bytes(&device, 0, expected3, 2);
+    const size_t expected3[][2] = {{512 + 16 * 4 + 4 + 1, 0x42},
+                                   {1024 + 16 * 4 + 8 + 1, 1u << 4},
+                                   {1024 + 16 * 8, 1u << 1},
+                                   {1024 + 16 * 8 + 1, 1u << 2}};
+    expect_bytes(&device, 0, expected3, 4);
     espl_dense_device_free(&device);
 }
 
@@ -104,6 +118,9 @@ static void test_refusals__say_what_does_not_fit(void **state)
     assert_int_equal(espl_dense_device_encode(codes, 0, 2, 4, &device, &err), ESPL_E_UNSUPPORTED);
     assert_int_equal(espl_dense_device_encode(codes, 1, 2, 3, &device, &err), ESPL_E_CORRUPT);
     assert_string_equal(err.message, "code 4 at row 0, column 1 does not fit in 3 bits");
+    const int8_t low[2] = {-4, -5};
+    assert_int_equal(espl_dense_device_encode(low, 1, 2, 3, &device, &err), ESPL_E_CORRUPT);
+    assert_string_equal(err.message, "code -5 at row 0, column 1 does not fit in 3 bits");
     assert_null(device.data);
 }
 

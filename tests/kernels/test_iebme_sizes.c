@@ -71,6 +71,24 @@ static void test_closed_forms__encoder_within_one_percent(void **state)
     }
 }
 
+/* Parts too small for the test above, by hand, INT4 at half with 1024 columns: a Tiled-CSL tile of
+ * 128 x 64 has an offset and 0 to 3 entries of fill, a TCA-BME tile of 64 x 64 has five offsets and
+ * 0 to 15 bytes of fill in steps of a code. */
+static void test_closed_forms__small_parts_by_hand(void **state)
+{
+    (void)state;
+    close_to(espl_peer_expected_bits(ESPL_PEER_TILED_CSL, 4, 0.5, 1024),
+             20.0 * 0.5 + (32.0 + 1.5 * 20.0) / 8192.0, 1e-12);
+    close_to(espl_peer_expected_bits(ESPL_PEER_TILED_CSL_HALF, 4, 0.5, 1024),
+             32.0 * 0.5 + (32.0 + 1.5 * 32.0) / 8192.0, 1e-12);
+    close_to(espl_peer_expected_bits(ESPL_PEER_TCA_BME, 4, 0.5, 1024),
+             1.0 + 4.0 * 0.5 + (160.0 + 62.0) / 4096.0, 1e-12);
+    close_to(espl_peer_expected_bits(ESPL_PEER_CSR16, 4, 0.5, 1024), 20.0 * 0.5 + 32.0 / 1024.0,
+             1e-12);
+    close_to(espl_peer_expected_bits(ESPL_PEER_CSR32, 4, 0.5, 1024), 36.0 * 0.5 + 32.0 / 1024.0,
+             1e-12);
+}
+
 static void test_closed_forms__table_of_the_docs(void **state)
 {
     (void)state;
@@ -254,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_forms__encoder_within_one_percent),
+        cmocka_unit_test(test_closed_forms__small_parts_by_hand),
         cmocka_unit_test(test_closed_forms__table_of_the_docs),
         cmocka_unit_test(test_break_even__table_of_the_docs),
         cmocka_unit_test(test_auto__single_elements_at_half),

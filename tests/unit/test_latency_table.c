@@ -36,6 +36,19 @@ static void test_close__envelope_and_choices(void **state)
     espl_latency_table_free(&table);
 }
 
+static void test_close__equal_costs_take_the_sparser_level_and_the_lower_kernel(void **state)
+{
+    (void)state;
+    struct espl_latency_table table;
+    make_table(&table);
+    table.raw[espl_latency_index(&table, 0, 4, 1)] = 10.0;
+    table.raw[espl_latency_index(&table, 0, 1, 1)] = 6.0;
+    assert_int_equal(espl_latency_table_close(&table, NULL), ESPL_OK);
+    assert_int_equal(table.chosen_kernel[3], 0);
+    assert_int_equal(table.chosen_level[0], 1);
+    espl_latency_table_free(&table);
+}
+
 static void test_close__levels_not_measured_use_denser_ones(void **state)
 {
     (void)state;
@@ -124,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close__envelope_and_choices),
+        cmocka_unit_test(test_close__equal_costs_take_the_sparser_level_and_the_lower_kernel),
         cmocka_unit_test(test_close__levels_not_measured_use_denser_ones),
         cmocka_unit_test(test_close__needs_the_dense_layer),
         cmocka_unit_test(test_close__refuses_costs_that_are_none),

@@ -205,6 +205,24 @@ static void test_fit__refuses_a_large_left_out_error(void **state)
     espl_predictor_free(&predictor);
 }
 
+/* Passes that are all alike are fitted without error, but nothing tells layers from the rest. */
+static void test_fit__refuses_runs_that_are_alike(void **state)
+{
+    (void)state;
+    const size_t shape_of[] = {0};
+    const double costs[] = {2.0, 2.0, 2.0};
+    const double measured[] = {2.0, 2.0, 2.0};
+    const struct espl_predictor_data data = {1, 3, 1, shape_of, costs, measured};
+    const struct espl_predictor_options options = {ESPL_GAMMA_PER_SHAPE, 0.02, 0.1};
+    struct espl_predictor predictor;
+    assert_int_equal(espl_predictor_fit(&data, &options, &predictor, NULL), ESPL_OK);
+    assert_int_equal(predictor.health.zero_gammas, 0);
+    assert_true(predictor.health.left_out_max_error < 1e-9);
+    assert_false(predictor.health.safe);
+    assert_string_equal(predictor.health.reason, "the measured runs cannot tell the layers apart");
+    espl_predictor_free(&predictor);
+}
+
 static void test_fit__errors(void **state)
 {
     (void)state;
@@ -274,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_fit__refuses_zero_gammas),
         cmocka_unit_test(test_fit__shrunk_is_safe_with_few_runs),
         cmocka_unit_test(test_fit__refuses_a_large_left_out_error),
+        cmocka_unit_test(test_fit__refuses_runs_that_are_alike),
         cmocka_unit_test(test_fit__errors),
         cmocka_unit_test(test_sum__is_not_safe),
         cmocka_unit_test(test_design__has_three_parts),

@@ -229,6 +229,63 @@ static void test_plateaus__do_not_trap_the_repair(void **state)
     espl_search_destroy(search);
 }
 
+/* A score that no refinement improves (denser is worse), so that what is scored is the repaired
+ * offspring and its trials of one step each; most: layers in which one differs from the parent. */
+struct changes {
+    size_t layers;
+    const uint8_t *parent; /* NULL: before the first generation */
+    size_t most;
+};
+
+static enum espl_status count_changes(void *user, uint64_t epoch, unsigned fidelity, size_t count,
+                                      const uint8_t *levels, double *scores, struct espl_error *err)
+{
+    struct changes *changes = user;
+    (void)epoch;
+    (void)fidelity;
+    (void)err;
+    for (size_t i = 0; i < count; i++) {
+        size_t differing = 0;
+        scores[i] = 0.0;
+        for (size_t layer = 0; layer < changes->layers; layer++) {
+            const uint8_t level = levels[i * changes->layers + layer];
+            scores[i] -= level;
+            differing += changes->parent != NULL && level != changes->parent[layer];
+        }
+        changes->most = differing > changes->most ? differing : changes->most;
+    }
+    return ESPL_OK;
+}
+
+/* One layer denser, one sparser, one tried: `fewest` never changes more, `random` does. */
+static void test_repair__fewest_changes_one_layer(void **state)
+{
+    (void)state;
+    size_t most[2];
+    for (int repair = 0; repair < 2; repair++) {
+        struct search_fixture f;
+        struct espl_search_options options;
+        struct espl_search *search = NULL;
+        struct changes changes = {.layers = 12};
+        search_fixture_make(&f, 12, 8, 0.6, false, 3);
+        espl_search_default_options(&options);
+        options.offspring = 64;
+        options.repair = repair;
+        options.refine = ESPL_REFINE_LAZY;
+        assert_int_equal(espl_search_create(&f.space, &options,
+                                            espl_search_strategy_find("overshoot-repair-refine"),
+                                            count_changes, &changes, &search, NULL),
+                         ESPL_OK);
+        assert_int_equal(espl_search_step(search, NULL), ESPL_OK);
+        changes.parent = espl_search_best(search); /* stays until the offspring are selected */
+        assert_int_equal(espl_search_step(search, NULL), ESPL_OK);
+        most[repair] = changes.most;
+        espl_search_destroy(search);
+    }
+    assert_int_equal(most[ESPL_REPAIR_FEWEST], 3);
+    assert_true(most[ESPL_REPAIR_RANDOM] > 3);
+}
+
 /* Refinements cost what the method says: latency-only one score an offspring at most, literal more
  * than lazy. */
 static void test_refine__costs(void **state)
@@ -313,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_patience__stops_a_search_that_stands_still),
         cmocka_unit_test(test_loose_budget__stays_dense),
         cmocka_unit_test(test_plateaus__do_not_trap_the_repair),
+        cmocka_unit_test(test_repair__fewest_changes_one_layer),
         cmocka_unit_test(test_refine__costs),
         cmocka_unit_test(test_front__is_ordered_and_feasible),
         cmocka_unit_test(test_options__out_of_range),

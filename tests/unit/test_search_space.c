@@ -89,15 +89,17 @@ static void test_pareto__keeps_what_nothing_beats(void **state)
     const struct {
         uint8_t name;
         double cost, score;
-    } points[] = {{0, 5, 5}, {1, 3, 4}, {2, 4, 3}, {3, 3, 4}, {4, 2, 4.5}, {5, 6, 5}, {6, 5, 6}};
+    } points[] = {{0, 5, 5}, {1, 3, 4}, {2, 4, 3}, {3, 3, 4},  {4, 2, 4.5},
+                  {5, 6, 5}, {6, 5, 6}, {7, 4, 6}, {8, 4.5, 6}};
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         assert_int_equal(
             espl_pareto_add(&front, &points[i].name, points[i].cost, points[i].score, NULL),
             ESPL_OK);
     }
-    assert_int_equal(front.count, 2); /* 4 beats 1 and 3, 6 beats 0 and 5, 2 was beaten by 1 */
+    /* 4 beats 1 and 3, 6 beats 0 and 5, 7 scores as 6 for less and as 8, 2 was beaten by 1 */
+    assert_int_equal(front.count, 2);
     assert_int_equal(front.levels[0], 4);
-    assert_int_equal(front.levels[1], 6);
+    assert_int_equal(front.levels[1], 7);
     espl_pareto_free(&front);
 }
 

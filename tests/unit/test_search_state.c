@@ -131,6 +131,12 @@ static void test_restore__refuses_another_problem(void **state)
     assert_int_equal(espl_search_restore(search, saved.data, saved.len, &err), ESPL_E_KIND);
     espl_search_destroy(search);
 
+    f.space.constraint[0].budget *= 1.0000001;
+    search = create(&f, "overshoot-repair-refine", &options);
+    assert_int_equal(espl_search_restore(search, saved.data, saved.len, &err), ESPL_E_KIND);
+    espl_search_destroy(search);
+
+    search_fixture_make(&f, 8, 8, 0.6, false, 1);
     f.cost[3] *= 1.0000001;
     search = create(&f, "overshoot-repair-refine", &options);
     assert_int_equal(espl_search_restore(search, saved.data, saved.len, &err), ESPL_E_KIND);
@@ -139,7 +145,7 @@ static void test_restore__refuses_another_problem(void **state)
 }
 
 /* Cut anywhere or with any byte changed: refused, or (a number that stays possible) accepted, but
- * never read past its end. */
+ * never read past its end and never with a level that a layer does not have. */
 static void test_restore__survives_damage(void **state)
 {
     (void)state;
@@ -166,6 +172,9 @@ static void test_restore__survives_damage(void **state)
         search = create(&f, "overshoot-repair-refine", &options);
         const enum espl_status status = espl_search_restore(search, saved.data, saved.len, NULL);
         assert_true(status == ESPL_OK || status == ESPL_E_CORRUPT || status == ESPL_E_KIND);
+        for (size_t layer = 0; status == ESPL_OK && layer < f.space.layers; layer++) {
+            assert_true(espl_search_best(search)[layer] < f.level_count[layer]);
+        }
         espl_search_destroy(search);
         saved.data[at] = (char)(saved.data[at] ^ 0x80);
     }

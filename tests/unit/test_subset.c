@@ -90,6 +90,36 @@ static void test_publish__lists_are_sorted_and_complete(void **state)
     free(train);
 }
 
+/* The recipe of subset.h, run in Python over the same names: a list must never change, or results
+ * on it could not be compared. */
+static void test_publish__follows_the_recipe(void **state)
+{
+    (void)state;
+    const struct espl_subset subset = {
+        .classes = 3, .train_per_class = 2, .val_per_class = 3, .seed = 7};
+    struct espl_error err;
+    assert_int_equal(draw(&subset, &err), ESPL_OK);
+    char *const train = read_list("train.txt");
+    char *const val = read_list("val.txt");
+    assert_string_equal(train, "n000/p3.JPEG 0\n"
+                               "n000/p6.JPEG 0\n"
+                               "n002/p3.JPEG 1\n"
+                               "n002/p8.JPEG 1\n"
+                               "n005/p4.JPEG 2\n"
+                               "n005/p7.JPEG 2\n");
+    assert_string_equal(val, "n000/p0.JPEG 0\n"
+                             "n000/p2.JPEG 0\n"
+                             "n000/p5.JPEG 0\n"
+                             "n002/p2.JPEG 1\n"
+                             "n002/p4.JPEG 1\n"
+                             "n002/p7.JPEG 1\n"
+                             "n005/p1.JPEG 2\n"
+                             "n005/p5.JPEG 2\n"
+                             "n005/p6.JPEG 2\n");
+    free(val);
+    free(train);
+}
+
 static void test_publish__depends_on_the_seed_alone(void **state)
 {
     (void)state;
@@ -130,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_publish__lists_are_sorted_and_complete, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_publish__follows_the_recipe, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_publish__depends_on_the_seed_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_publish__too_few_is_told, set_up, tear_down),
     };

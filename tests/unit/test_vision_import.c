@@ -130,8 +130,8 @@ static bool old_swin_name(const char *name, char out[160])
 
 static bool parallel_name(const char *name, char out[160])
 {
-    (void)snprintf(out, 160, "module.%s", name);
-    return true;
+    const int len = snprintf(out, 160, "module.%s", name);
+    return len > 0 && len < 160;
 }
 
 static bool without_fc2(const char *name, char out[160])
