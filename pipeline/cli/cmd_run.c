@@ -194,6 +194,9 @@ static enum espl_status execute(struct espl_cli *cli, const struct espl_job_setu
     espl_error_clear(&problem);
     if (write_report(&setup->store, setup->job->name, result.run_id, &problem) != ESPL_OK) {
         espl_print_warning(cli, "there is no report: %s", problem.message);
+    } else if (status == ESPL_OK) {
+        espl_print_talk(cli, "report.html and metrics.json: %s/by-name/%s/", cli->store_dir,
+                        setup->job->name);
     }
     if (status == ESPL_E_EXPECT) {
         err->message[0] = '\0'; /* each failed expectation was told when it was found */
@@ -223,6 +226,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
         status = espl_plan_print_resource_errors(cli, &setup.store, setup.plan, err);
     }
     if (status == ESPL_OK && !dry_run) {
+        espl_plan_print_run_warnings(cli, setup.plan);
         status = execute(cli, &setup, err);
     }
     espl_job_setup_free(&setup);

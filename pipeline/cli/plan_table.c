@@ -168,14 +168,20 @@ static void print_to_run(const struct espl_cli *cli, const struct espl_plan *pla
     (void)fprintf(cli->out, "        nothing was written\n");
 }
 
-static void print_warnings(const struct espl_cli *cli, const struct espl_plan *plan)
+static void print_warnings(const struct espl_cli *cli, const struct espl_plan_stage *stage)
+{
+    for (const char *line = stage->warnings; *line != '\0';) {
+        const size_t len = strcspn(line, "\n");
+        espl_print_warning(cli, "stage '%s': %.*s", stage->job_stage->id, (int)len, line);
+        line += len + (line[len] == '\n' ? 1 : 0);
+    }
+}
+
+void espl_plan_print_run_warnings(const struct espl_cli *cli, const struct espl_plan *plan)
 {
     for (size_t i = 0; i < plan->stage_count; i++) {
-        for (const char *line = plan->stages[i].warnings; *line != '\0';) {
-            const size_t len = strcspn(line, "\n");
-            espl_print_warning(cli, "stage '%s': %.*s", plan->stages[i].job_stage->id, (int)len,
-                               line);
-            line += len + (line[len] == '\n' ? 1 : 0);
+        if (is_pending(&plan->stages[i])) {
+            print_warnings(cli, &plan->stages[i]);
         }
     }
 }
@@ -191,7 +197,9 @@ enum espl_status espl_plan_print(const struct espl_cli *cli, const struct espl_p
         print_needs(cli, plan);
         print_to_run(cli, plan);
         (void)fflush(cli->out); /* before the warnings; checked at the end */
-        print_warnings(cli, plan);
+        for (size_t i = 0; i < plan->stage_count; i++) {
+            print_warnings(cli, &plan->stages[i]);
+        }
     }
     return status;
 }

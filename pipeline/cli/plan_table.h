@@ -8,6 +8,8 @@
 /** Head line, one row a stage, what the job needs and what is to be done, on cli->out. */
 enum espl_status espl_plan_print(const struct espl_cli *cli, const struct espl_plan *plan,
                                  struct espl_error *err);
+/** Warnings of the stages that would run, on cli->err_stream. espl_plan_print() has them of all. */
+void espl_plan_print_run_warnings(const struct espl_cli *cli, const struct espl_plan *plan);
 /** The graph as "ascii", "dot" or "mermaid" text on cli->out. */
 void espl_plan_print_graph(const struct espl_cli *cli, const struct espl_plan *plan,
                            const char *form);

@@ -110,7 +110,7 @@ static bool take_inputs(struct espl_planner *planner, struct espl_plan_stage *st
             continue;
         }
         const struct espl_plan_stage *producer = &planner->plan->stages[stage->input_stage[i]];
-        if (producer->state == ESPL_PLAN_BLOCKED) {
+        if (producer->state == ESPL_PLAN_BLOCKED || !producer->key_known) {
             block(stage, "input '%s' is blocked", producer->job_stage->id);
             good = false;
         }
@@ -145,6 +145,27 @@ static void plan_stage(struct espl_planner *planner, size_t index)
     if (will_run && planner->options->history != NULL) {
         stage->seconds = planner->options->history(planner->options->history_user,
                                                    job_stage->stage->name, &stage->estimate);
+    }
+}
+
+/* A stage that no selected one needs: its key is wanted for its figures, but what is wrong with it
+ * is nobody's error. */
+static void plan_unneeded(struct espl_planner *planner, size_t index)
+{
+    struct espl_plan_stage *stage = &planner->plan->stages[index];
+    struct espl_diagnostics *reported = planner->diags;
+    struct espl_diagnostics ignored;
+    if (espl_diagnostics_init(&ignored, NULL) != ESPL_OK) {
+        planner->no_memory = true;
+        return;
+    }
+    planner->diags = &ignored;
+    plan_stage(planner, index);
+    planner->diags = reported;
+    espl_diagnostics_free(&ignored);
+    if (stage->state == ESPL_PLAN_BLOCKED) {
+        stage->blocked_by[0] = '\0';
+        espl_plan_leave_out(planner, stage);
     }
 }
 
@@ -189,7 +210,11 @@ enum espl_status espl_plan_build(const struct espl_job *job, const struct espl_s
     }
     const bool graph_is_good = diags->count == 0;
     for (size_t i = 0; i < planner.plan->stage_count && graph_is_good && !planner.no_memory; i++) {
-        plan_stage(&planner, i);
+        if (planner.work[i].unneeded) {
+            plan_unneeded(&planner, i);
+        } else {
+            plan_stage(&planner, i);
+        }
     }
     if (graph_is_good && !planner.no_memory) {
         status = espl_plan_check_resources(&planner, err);

@@ -18,6 +18,7 @@ struct espl_plan_file {
 /** What is known of a stage only while planning; same order as plan->stages. */
 struct espl_plan_work {
     bool selected; /* by --from and --until */
+    bool unneeded; /* --until leaves it out: no selected stage needs it */
     bool forced;
     struct espl_plan_file *files; /* in order of the calls */
     struct espl_plan_file **files_end;
@@ -58,6 +59,8 @@ void espl_plan_make_key(struct espl_planner *planner, size_t index);
 /** plan_state.c: state and reason of a stage whose key is known; replaces predicted descriptions by
  * those of stored results. */
 void espl_plan_find_state(struct espl_planner *planner, size_t index);
+/** plan_state.c: SKIPPED, with the option that leaves the stage out. */
+void espl_plan_leave_out(const struct espl_planner *planner, struct espl_plan_stage *stage);
 /** plan_resources.c: memory, disk, device. */
 enum espl_status espl_plan_check_resources(struct espl_planner *planner, struct espl_error *err);
 

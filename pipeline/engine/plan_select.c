@@ -89,8 +89,9 @@ void espl_plan_select(struct espl_planner *planner)
     }
     for (size_t i = 0; i < plan->stage_count; i++) {
         planner->work[i].files_end = &planner->work[i].files;
+        planner->work[i].unneeded = options->until != NULL && !needed[i];
         planner->work[i].selected =
-            (options->from == NULL || needing[i]) && (options->until == NULL || needed[i]);
+            (options->from == NULL || needing[i]) && !planner->work[i].unneeded;
     }
     for (size_t i = 0; i < options->force_count; i++) {
         const size_t forced = find_stage(planner, "--force", options->force[i]);

@@ -255,6 +255,31 @@ static bool input_left_out(struct espl_planner *planner, struct espl_plan_stage 
     return false;
 }
 
+void espl_plan_leave_out(const struct espl_planner *planner, struct espl_plan_stage *stage)
+{
+    stage->state = ESPL_PLAN_SKIPPED;
+    set_why(stage, "left out by %s",
+            planner->options->from == NULL    ? "--until"
+            : planner->options->until == NULL ? "--from"
+                                              : "--from or --until");
+}
+
+/* What a stage writes outside the store may be there already, made by another recipe; not so when
+ * its own result is there and valid, and only made again. */
+static void warn_of_replacement(struct espl_planner *planner, size_t index, const char *stale)
+{
+    struct espl_plan_stage *stage = &planner->plan->stages[index];
+    const struct espl_stage *kind = stage->job_stage->stage;
+    struct espl_plan_ctx ctx = {.planner = planner, .index = index};
+    char what[ESPL_STAGE_REPLACES_TEXT] = "";
+    if ((!stage->has_result || stale[0] != '\0') && kind->replaces != NULL) {
+        kind->replaces(stage->job_stage->params, what);
+    }
+    if (what[0] != '\0') {
+        espl_plan_warn(&ctx, "%s, which this run replaces", what);
+    }
+}
+
 void espl_plan_find_state(struct espl_planner *planner, size_t index)
 {
     struct espl_plan_stage *stage = &planner->plan->stages[index];
@@ -266,11 +291,7 @@ void espl_plan_find_state(struct espl_planner *planner, size_t index)
         return;
     }
     if (!work->selected) {
-        stage->state = ESPL_PLAN_SKIPPED;
-        set_why(stage, "left out by %s",
-                planner->options->from == NULL    ? "--until"
-                : planner->options->until == NULL ? "--from"
-                                                  : "--from or --until");
+        espl_plan_leave_out(planner, stage);
         return;
     }
     const bool again =
@@ -284,6 +305,7 @@ void espl_plan_find_state(struct espl_planner *planner, size_t index)
         return;
     }
     stage->state = ESPL_PLAN_RUN;
+    warn_of_replacement(planner, index, stale);
     if ((kind->flags & ESPL_STAGE_RESUMABLE) != 0 && !again) {
         stage->units_done = espl_stage_count_units(planner->store, stage->key);
     }

@@ -122,6 +122,8 @@ enum espl_status espl_ctx_unit_publish(struct espl_stage_ctx *ctx, uint64_t inde
 
 /* ---- the stage ---- */
 
+enum { ESPL_STAGE_REPLACES_TEXT = 320 };
+
 struct espl_stage {
     const char *name;       /* YAML name: "wanda-prune" */
     const char *summary;    /* one line for `espalier stages` */
@@ -144,6 +146,9 @@ struct espl_stage {
     enum espl_status (*still_valid)(const struct espl_store *store, bool rehash,
                                     struct espl_artifact *cached, const void *params, bool *valid,
                                     char stale[160], struct espl_error *err);
+    /** Optional, for the same stages: what of other results lies where run() would write, "folder
+     *  'x' holds an earlier export"; "" when nothing does. For a warning of `plan`. */
+    void (*replaces)(const void *params, char what[ESPL_STAGE_REPLACES_TEXT]);
 };
 
 #endif

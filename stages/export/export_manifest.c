@@ -95,26 +95,6 @@ static enum espl_status check_file(const struct espl_store *store, bool rehash, 
     return status;
 }
 
-enum espl_status espl_export_manifest_check(const struct espl_store *store, bool rehash,
-                                            const char *folder, const json_t *manifest, bool *valid,
-                                            char stale[160], struct espl_error *err)
-{
-    const json_t *files = json_object_get(manifest, "files");
-    char path[ESPL_PATH_MAX];
-    enum espl_status status = espl_fs_join(path, folder, ESPL_EXPORT_MANIFEST, err);
-
-    *valid = status == ESPL_OK && json_array_size(files) > 0 && espl_fs_exists(path);
-    if (status == ESPL_OK && !*valid) {
-        (void)snprintf(stale, 160, "%s",
-                       espl_fs_is_dir(folder) ? "the folder is no longer this export"
-                                              : "the folder is gone");
-    }
-    for (size_t i = 0; status == ESPL_OK && *valid && i < json_array_size(files); i++) {
-        status = check_file(store, rehash, folder, json_array_get(files, i), valid, stale, err);
-    }
-    return status;
-}
-
 /* The manifest of the folder, or NULL when there is none of ours. */
 static json_t *read_manifest(const char *folder)
 {
@@ -133,6 +113,45 @@ static json_t *read_manifest(const char *folder)
         return NULL;
     }
     return manifest;
+}
+
+/* Has a later export taken the place of the one in `manifest`? */
+static bool was_replaced(const char *folder, const json_t *manifest)
+{
+    json_t *there = read_manifest(folder);
+    const bool replaced = there != NULL && json_equal(there, manifest) == 0;
+    json_decref(there);
+    return replaced;
+}
+
+enum espl_status espl_export_manifest_check(const struct espl_store *store, bool rehash,
+                                            const char *folder, const json_t *manifest, bool *valid,
+                                            char stale[160], struct espl_error *err)
+{
+    const json_t *files = json_object_get(manifest, "files");
+    char path[ESPL_PATH_MAX];
+    enum espl_status status = espl_fs_join(path, folder, ESPL_EXPORT_MANIFEST, err);
+
+    *valid = status == ESPL_OK && json_array_size(files) > 0 && espl_fs_exists(path);
+    if (status == ESPL_OK && !*valid) {
+        (void)snprintf(stale, 160, "%s",
+                       espl_fs_is_dir(folder) ? "the folder is no longer this export"
+                                              : "the folder is gone");
+    }
+    for (size_t i = 0; status == ESPL_OK && *valid && i < json_array_size(files); i++) {
+        status = check_file(store, rehash, folder, json_array_get(files, i), valid, stale, err);
+    }
+    if (status == ESPL_OK && !*valid && was_replaced(folder, manifest)) {
+        (void)snprintf(stale, 160, "another export has replaced this one in its folder");
+    }
+    return status;
+}
+
+bool espl_export_is_there(const char *folder)
+{
+    json_t *manifest = read_manifest(folder);
+    json_decref(manifest);
+    return manifest != NULL;
 }
 
 static bool lists(const json_t *manifest, const char *name)

@@ -22,5 +22,7 @@ enum espl_status espl_export_manifest_check(const struct espl_store *store, bool
 /** May an export be written to this path? Yes when there is nothing, an empty folder, or an export
  * with no other files in it; else KIND, blamed on param:folder. */
 enum espl_status espl_export_check_target(const char *folder, struct espl_error *err);
+/** Is there an export in this folder? */
+bool espl_export_is_there(const char *folder);
 
 #endif

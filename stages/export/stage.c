@@ -212,6 +212,15 @@ static enum espl_status still_valid(const struct espl_store *store, bool rehash,
     return status;
 }
 
+static void replaces(const void *params, char what[ESPL_STAGE_REPLACES_TEXT])
+{
+    const struct export_params *self = params;
+    if (espl_export_is_there(self->folder)) {
+        (void)snprintf(what, ESPL_STAGE_REPLACES_TEXT, "folder '%.250s' holds an earlier export",
+                       self->folder);
+    }
+}
+
 const struct espl_stage espl_stage_export = {
     .name = "export",
     .summary = "writes a safetensors folder that HF transformers or timm loads",
@@ -223,4 +232,5 @@ const struct espl_stage espl_stage_export = {
     .plan = plan,
     .run = run,
     .still_valid = still_valid,
+    .replaces = replaces,
 };

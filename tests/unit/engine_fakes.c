@@ -280,6 +280,14 @@ static enum espl_status export_still_valid(const struct espl_store *store, bool 
     return ESPL_OK;
 }
 
+static void export_replaces(const void *params, char what[ESPL_STAGE_REPLACES_TEXT])
+{
+    const struct fake_export_params *self = params;
+    if (fake_settings.folder_is_taken) {
+        (void)snprintf(what, ESPL_STAGE_REPLACES_TEXT, "folder '%.200s' is taken", self->folder);
+    }
+}
+
 static const struct espl_port export_inputs[] = {
     {.name = "model", .kind = "model.dense/1|model.masked/1", .help = "model to write"}, {0}};
 static const struct espl_port export_output[] = {
@@ -293,7 +301,8 @@ const struct espl_stage fake_export = {.name = "export",
                                        .inputs = export_inputs,
                                        .outputs = export_output,
                                        .run = fake_run,
-                                       .still_valid = export_still_valid};
+                                       .still_valid = export_still_valid,
+                                       .replaces = export_replaces};
 
 static const struct espl_port split_outputs[] = {
     {.name = "left", .kind = "model.dense/1", .help = "one half"},

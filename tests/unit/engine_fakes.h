@@ -41,6 +41,7 @@ struct fake_settings {
     uint64_t host_bytes, scratch_bytes, output_bytes, units;
     const char *fail_blame; /* plan() fails with this blame when set */
     bool export_is_stale;
+    bool folder_is_taken; /* an older export lies where fake_export writes */
 };
 extern struct fake_settings fake_settings;
 void fakes_reset(void);

@@ -339,6 +339,26 @@ static void test_export_manifest__notices_every_change(void **state)
     json_decref(manifest);
 }
 
+/* Two recipes that write to one folder: the first one's manifest knows that it lost its place. */
+static void test_export_manifest__tells_a_later_export_from_damage(void **state)
+{
+    struct fixture *f = *state;
+    json_t *first = NULL;
+    json_t *second = NULL;
+    struct espl_model_config config = fixture_config("opt");
+    assert_false(espl_export_is_there(f->folder));
+    fixture_write_artifact(f->dir, KEY_BASE, &config, ESPL_DTYPE_F16, f->base, NULL);
+    assert_int_equal(export(f, f->base, 0, &first), ESPL_OK);
+    assert_true(espl_export_is_there(f->folder));
+    config = fixture_config("llama");
+    fixture_write_artifact(f->dir, KEY_BASE, &config, ESPL_DTYPE_F16, f->base, NULL);
+    assert_int_equal(export(f, f->base, 0, &second), ESPL_OK);
+    check_manifest(f, first, "another export has replaced this one in its folder");
+    check_manifest(f, second, NULL);
+    json_decref(first);
+    json_decref(second);
+}
+
 static void test_export__copies_tokenizer_files(void **state)
 {
     struct fixture *f = *state;
@@ -388,6 +408,7 @@ int main(void)
         T(test_export__stopping_leaves_nothing),
         T(test_export__leftovers_of_dead_processes_are_removed),
         T(test_export_manifest__notices_every_change),
+        T(test_export_manifest__tells_a_later_export_from_damage),
         T(test_export_manifest__remembers_hashes),
         T(test_export__copies_tokenizer_files),
 #undef T

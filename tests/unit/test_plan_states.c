@@ -193,6 +193,52 @@ static void test_states__what_lies_outside_the_store_is_gone(void **state)
     expect_cached("prune");
 }
 
+/* A warning when another recipe's files are in the way, none when they are its own. */
+static void test_states__what_will_be_replaced_is_told(void **state)
+{
+    (void)state;
+    const struct espl_override override = {.path = "prune.sparsity", .value = "0.25"};
+    store_all();
+    fake_settings.folder_is_taken = true;
+    load(NULL, 0);
+    plan = fakes_plan(job, &store, NULL);
+    expect_cached("out");
+    assert_string_equal(fakes_find(plan, "out")->warnings, "");
+    unload();
+    load(&override, 1);
+    plan = fakes_plan(job, &store, NULL);
+    assert_string_equal(fakes_find(plan, "out")->warnings,
+                        "folder 'o' is taken, which this run replaces");
+    unload();
+    const char *const force = "out"; /* its own files are made again */
+    const struct espl_plan_options options = {.force = &force, .force_count = 1};
+    load(NULL, 0);
+    plan = fakes_plan(job, &store, &options);
+    expect_state("out", ESPL_PLAN_RUN, "forced");
+    assert_string_equal(fakes_find(plan, "out")->warnings, "");
+    unload();
+    fake_settings.export_is_stale = true; /* another recipe's took their place */
+    load(NULL, 0);
+    plan = fakes_plan(job, &store, NULL);
+    assert_string_equal(fakes_find(plan, "out")->warnings,
+                        "folder 'o' is taken, which this run replaces");
+}
+
+/* What --until leaves out cannot keep the rest from running, nor what needs it. */
+static void test_states__until_ignores_what_it_leaves_out(void **state)
+{
+    (void)state;
+    const struct espl_plan_options options = {.until = "calib"};
+    fake_settings.fail_blame = "param:sparsity"; /* of prune */
+    load(NULL, 0);
+    plan = fakes_plan(job, &store, &options);
+    expect_state("calib", ESPL_PLAN_RUN, "never run");
+    expect_state("prune", ESPL_PLAN_SKIPPED, "left out by --until");
+    expect_state("eval", ESPL_PLAN_SKIPPED, "left out by --until");
+    assert_false(fakes_find(plan, "prune")->key_known);
+    assert_false(fakes_find(plan, "eval")->key_known); /* a key of an unknown input is none */
+}
+
 static void test_states__from_uses_stored_results(void **state)
 {
     (void)state;
@@ -427,6 +473,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_states__a_deleted_result, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states__forced_and_measured_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states__what_lies_outside_the_store_is_gone, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_states__what_will_be_replaced_is_told, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_states__until_ignores_what_it_leaves_out, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_states__from_uses_stored_results, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states__resume, set_up, tear_down),
