@@ -169,9 +169,9 @@ static enum espl_status run_stages(struct espl_cli *cli, struct espl_error *err)
     struct espl_buf text;
     espl_buf_init(&text, (size_t)1 << 20);
     espl_schema_help(stage, &text);
-    const enum espl_status status = espl_buf_check(&text, "the help text", err);
+    enum espl_status status = espl_buf_check(&text, "the help text", err);
     if (status == ESPL_OK) {
-        fputs(espl_buf_text(&text), cli->out);
+        status = espl_print_lines(cli->out, espl_buf_text(&text), err);
     }
     espl_buf_free(&text);
     return status;

@@ -1,6 +1,7 @@
 #include "cli/diff_print.h"
 
 #include "cli/print.h"
+#include "core/hash.h"
 #include "report/figure_text.h"
 
 #include <math.h>
@@ -63,12 +64,6 @@ void espl_diff_objects(struct espl_diff_section *section, const char *prefix, co
     diff_members(section, prefix, a, b, 0);
 }
 
-/* Hashes and keys show their first digits: the rest says nothing to people. */
-static bool is_hash(const char *text)
-{
-    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
-}
-
 static void value_cell(struct espl_table *table, const json_t *value)
 {
     char text[1024];
@@ -81,7 +76,9 @@ static void value_cell(struct espl_table *table, const json_t *value)
         return;
     }
     espl_figure_param(value, text, sizeof text);
-    espl_table_cell(table, ESPL_STYLE_PLAIN, "%.*s", is_hash(text) ? 16 : (int)sizeof text, text);
+    /* Hashes and keys show their first digits: the rest says nothing to people. */
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%.*s",
+                    espl_sha256_is_hex(text) ? 16 : (int)sizeof text, text);
 }
 
 static void change_cell(struct espl_table *table, const json_t *a, const json_t *b)

@@ -253,11 +253,11 @@ static size_t fitting_bytes(const char *text, size_t width)
     return word_end;
 }
 
-/* The last column goes on in the next lines, below itself. */
-static void print_wrapped(FILE *stream, const struct espl_table *table, size_t start,
-                          const char *text, bool colour, enum espl_style style, size_t *pending)
+/* A text of `width` columns that begins at column `start` goes on in the next lines, below itself.
+ * pending: blanks that are due before it. */
+static void print_wrapped(FILE *stream, size_t width, size_t start, const char *text, bool colour,
+                          enum espl_style style, size_t *pending)
 {
-    const size_t width = table->widths[table->column_count - 1];
     while (*text != '\0') {
         const size_t bytes = fitting_bytes(text, width);
         print_blanks(stream, *pending);
@@ -327,7 +327,8 @@ enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t
             continue;
         }
         if (column + 1 == table->column_count && !table->columns[column].right) {
-            print_wrapped(stream, table, last_start, cell->text, colour, cell->style, &pending);
+            print_wrapped(stream, table->widths[column], last_start, cell->text, colour,
+                          cell->style, &pending);
         } else {
             cut_text(cell->text, table->widths[column]);
             print_cell(stream, table, column, cell->text, colour, cell->style, &pending);
@@ -338,6 +339,42 @@ enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t
             pending = indent;
         }
     }
+    return ESPL_OK;
+}
+
+/* Where the last column of a line begins: after two blanks or more behind a first word, else after
+ * the blanks at its start. */
+static size_t last_column(const char *line)
+{
+    const size_t indent = strspn(line, " ");
+    const char *gap = strstr(line + indent, "  ");
+    return gap != NULL ? (size_t)(gap - line) + strspn(gap, " ") : indent;
+}
+
+static void print_line(FILE *stream, const char *line, size_t limit)
+{
+    const size_t start = last_column(line);
+    size_t pending = 0;
+    if (limit < start + NARROWEST_COLUMN) { /* also without a limit */
+        (void)fprintf(stream, "%s\n", line);
+        return;
+    }
+    (void)fprintf(stream, "%.*s", (int)start, line);
+    print_wrapped(stream, limit - start, start, line + start, false, ESPL_STYLE_PLAIN, &pending);
+    (void)fputc('\n', stream);
+}
+
+enum espl_status espl_print_lines(FILE *stream, const char *text, struct espl_error *err)
+{
+    char *copy = strdup(text);
+    char *rest = copy;
+    if (copy == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for a text");
+    }
+    for (char *line = strsep(&rest, "\n"); rest != NULL; line = strsep(&rest, "\n")) {
+        print_line(stream, line, espl_print_limit(stream));
+    }
+    free(copy);
     return ESPL_OK;
 }
 

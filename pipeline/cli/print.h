@@ -64,6 +64,10 @@ void espl_table_line(struct espl_table *table, const char *fmt, ...) ESPL_PRINTF
 enum espl_status espl_table_print(struct espl_table *table, FILE *stream, size_t indent,
                                   bool colour, struct espl_error *err);
 
+/** Help text, every line of which ends with a newline. On a terminal a line that is too wide goes
+ * on in the next one, below its last column: what follows the first two blanks between words. */
+enum espl_status espl_print_lines(FILE *stream, const char *text, struct espl_error *err);
+
 /** One JSON value as indented text with a newline on cli->out. Takes the reference, also on
  *  failure; NULL is reported as out of memory. */
 enum espl_status espl_print_json_take(const struct espl_cli *cli, json_t *value,

@@ -2,11 +2,15 @@
 
 #include "artifact/artifact.h"
 #include "cli/job_setup.h"
+#include "core/fs.h"
+#include "core/suggest.h"
 #include "stages/registry.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MAX_NAMES = 4096 };
 
 static enum espl_status resolve_links(const char *path, struct espl_target *out,
                                       struct espl_error *err)
@@ -51,6 +55,51 @@ static bool is_job_file(const char *text)
            (len > 4 && strcmp(text + len - 4, ".yml") == 0);
 }
 
+/* Of the names in a folder that have this ending, the one that is nearest to a word without it;
+ * false when none is near. */
+static bool nearest_name(const char *folder, const char *ending, const char *word,
+                         char out[ESPL_JOB_NAME_MAX + 1])
+{
+    char **names = NULL;
+    size_t count = 0;
+    if (espl_fs_list(folder, MAX_NAMES, &names, &count, NULL) != ESPL_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t len = strlen(names[i]);
+        const size_t tail = strlen(ending);
+        const bool has_it = len > tail && strcmp(names[i] + len - tail, ending) == 0;
+        names[i][has_it ? len - tail : 0] = '\0';
+    }
+    const char *near = espl_suggest(word, (const char *const *)names, count);
+    if (near != NULL) {
+        (void)snprintf(out, ESPL_JOB_NAME_MAX + 1, "%s", near);
+    }
+    espl_fs_free_names(names, count);
+    return near != NULL;
+}
+
+static enum espl_status fail_no_result(const struct espl_store *store, const char *job,
+                                       const char *stage, struct espl_error *err)
+{
+    char jobs[ESPL_PATH_MAX];
+    char stages[ESPL_PATH_MAX];
+    char near[ESPL_JOB_NAME_MAX + 1];
+    espl_fail(err, ESPL_E_NOTFOUND, "job '%s' has no result of stage '%s' in '%s'", job, stage,
+              store->root);
+    if (espl_fs_join(jobs, store->root, "by-name", NULL) == ESPL_OK &&
+        espl_fs_join(stages, jobs, job, NULL) == ESPL_OK) {
+        if (!espl_fs_is_dir(stages) && nearest_name(jobs, "", job, near)) {
+            return espl_hint(err, "did you mean job '%s'?", near);
+        }
+        if (nearest_name(stages, ".h5", stage, near)) {
+            return espl_hint(err, "did you mean '%s:%s'?  `espalier status %s` shows what was made",
+                             job, near, job);
+        }
+    }
+    return espl_hint(err, "`espalier status %s` shows what was made", job);
+}
+
 static enum espl_status find_job_stage(const struct espl_store *store, const char *text,
                                        const char *colon, struct espl_target *out,
                                        struct espl_error *err)
@@ -73,9 +122,7 @@ static enum espl_status find_job_stage(const struct espl_store *store, const cha
     }
     const int n = snprintf(path, sizeof path, "%s/by-name/%s/%s.h5", store->root, job, colon + 1);
     if (n < 0 || (size_t)n >= sizeof path || !espl_fs_exists(path)) {
-        espl_fail(err, ESPL_E_NOTFOUND, "job '%s' has no result of stage '%s' in '%s'", job,
-                  colon + 1, store->root);
-        return espl_hint(err, "`espalier status %s` shows what was made", job);
+        return fail_no_result(store, job, colon + 1, err);
     }
     return resolve_links(path, out, err);
 }

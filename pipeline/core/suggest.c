@@ -2,10 +2,11 @@
 
 #include "core/checked.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Names longer than this are never typing mistakes of one another. */
-enum { SUGGEST_MAX_LENGTH = 255 };
+enum { SUGGEST_MAX_LENGTH = 255, SUGGEST_LEAST_BEGINNING = 3 };
 
 static size_t least(size_t a, size_t b)
 {
@@ -42,20 +43,26 @@ size_t espl_edit_distance(const char *a, const char *b)
     return table[rows % 3][cols];
 }
 
+static bool is_near(const char *word, const char *candidate, size_t distance)
+{
+    const size_t a = strlen(word);
+    const size_t b = strlen(candidate);
+    const size_t longer = a > b ? a : b;
+    if (a >= SUGGEST_LEAST_BEGINNING && strncmp(word, candidate, a) == 0) {
+        return true;
+    }
+    /* A distance of the whole length means that no character was kept. */
+    return distance <= espl_ceil_div(longer, 3) && (distance == 0 || distance < longer);
+}
+
 const char *espl_suggest(const char *word, const char *const *candidates, size_t count)
 {
     const char *nearest = NULL;
     size_t nearest_distance = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t a = strlen(word);
-        const size_t b = strlen(candidates[i]);
-        const size_t longer = a > b ? a : b;
         const size_t distance = espl_edit_distance(word, candidates[i]);
-        /* A distance of the whole length means that no character was kept. */
-        if (distance > espl_ceil_div(longer, 3) || (distance > 0 && distance >= longer)) {
-            continue;
-        }
-        if (nearest == NULL || distance < nearest_distance) {
+        if (is_near(word, candidates[i], distance) &&
+            (nearest == NULL || distance < nearest_distance)) {
             nearest = candidates[i];
             nearest_distance = distance;
         }

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_SECONDS = 60, LINE_LIMIT = 16 * 1024, LINE_METRICS = 3 };
+enum { LINE_SECONDS = 60, LINE_LIMIT = 16 * 1024 };
 
 static const char *const event_names[] = {
     [ESPL_EVENT_RUN_START] = "run_start",
@@ -176,14 +176,18 @@ static void short_key(const char *key, char out[9])
 static void remember_metric(struct espl_event_lines *lines, const struct espl_event *event)
 {
     const size_t len = strlen(lines->metrics);
-    if (event->volatile_value || lines->metric_count >= LINE_METRICS ||
+    const size_t room = sizeof lines->metrics - len;
+    if (event->volatile_value || lines->metrics_full ||
         !(event->value > -1e15 && event->value < 1e15)) {
         return;
     }
-    lines->metric_count++;
     const bool whole = event->value == (double)(int64_t)event->value; /* counts in full */
-    (void)snprintf(lines->metrics + len, sizeof lines->metrics - len, ", %s %.*g", event->what,
-                   whole ? 15 : 6, event->value);
+    const int needed = snprintf(lines->metrics + len, room, ", %s %.*g", event->what,
+                                whole ? 15 : 6, event->value);
+    if (needed < 0 || (size_t)needed >= room) {
+        lines->metrics[len] = '\0'; /* no half figure */
+        lines->metrics_full = true;
+    }
 }
 
 static void begin_stage(struct espl_event_lines *lines, const struct espl_event *event)
@@ -192,7 +196,7 @@ static void begin_stage(struct espl_event_lines *lines, const struct espl_event 
     lines->line_time = event->time;
     lines->line_tenth = 0;
     lines->has_base = false;
-    lines->metric_count = 0;
+    lines->metrics_full = false;
     lines->metrics[0] = '\0';
 }
 

@@ -25,8 +25,8 @@ struct espl_event_lines {
     bool has_base;        /* first progress was seen: rates count from there */
     double base_time;
     uint64_t base_done;
-    size_t metric_count;
-    char metrics[160]; /* ", perplexity 12.31": first figures of the stage */
+    char metrics[160]; /* ", perplexity 12.31": figures of the stage in its order, as many as fit */
+    bool metrics_full;
 };
 
 void espl_event_lines_init(struct espl_event_lines *lines, size_t stage_count);

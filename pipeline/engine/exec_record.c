@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RESOLVED_JOB_LIMIT = 4 << 20 };
+enum { RESOLVED_JOB_LIMIT = 4 << 20, METRICS_LIMIT = 64 << 20 };
 
 static const char *const state_names[] = {
     [ESPL_EXEC_WAITING] = "waiting", [ESPL_EXEC_RUNNING] = "running",
@@ -314,15 +314,22 @@ static enum espl_status write_metrics(const struct espl_exec *exec, const char *
         add_flat(flat, exec->plan->stages[i].job_stage->id, stage->volatile_metrics);
     }
     char *text = json_dumps(flat, JSON_INDENT(1) | JSON_SORT_KEYS);
+    struct espl_buf file;
     json_decref(flat);
     if (text == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "no memory for metrics.json");
     }
-    enum espl_status status = espl_fs_join(path, dir, "metrics.json", err);
-    if (status == ESPL_OK) {
-        status = espl_fs_write_file(path, text, strlen(text), err);
-    }
+    espl_buf_init(&file, METRICS_LIMIT);
+    espl_buf_printf(&file, "%s\n", text); /* scripts read whole lines */
     free(text);
+    enum espl_status status = espl_buf_check(&file, "metrics.json", err);
+    if (status == ESPL_OK) {
+        status = espl_fs_join(path, dir, "metrics.json", err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_fs_write_file(path, espl_buf_text(&file), file.len, err);
+    }
+    espl_buf_free(&file);
     return status;
 }
 

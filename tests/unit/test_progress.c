@@ -155,6 +155,34 @@ static void test_lines__sparse_and_with_time_left(void **state)
         "(jobs/x.yaml:84:7)\n");
 }
 
+/* The figures in the order of the stage; none is cut in half, none comes after one that is left
+ * out.
+ */
+static void test_lines__as_many_figures_as_fit(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "kl",
+        "mean_nll",
+        "perplexity",
+        "perplexity_base",
+        "perplexity_ratio",
+        "top1",
+        "a_name_that_has_no_room_in_the_line_any_more_because_it_is_of_80_characters____",
+        "n"};
+    struct screen screen;
+    screen_open(&screen, ESPL_PROGRESS_LINES);
+    send(&screen, (struct espl_event){.type = ESPL_EVENT_STAGE_START, .key = key}, 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        send(&screen, (struct espl_event){.type = ESPL_EVENT_METRIC, .what = names[i], .value = 7},
+             0);
+    }
+    send(&screen, (struct espl_event){.type = ESPL_EVENT_STAGE_END, .key = key, .value = 56}, 56);
+    screen_expect(&screen, "12:05:07 info  [6/10] supernet: done in 56.0 s, key 5d02f9be, kl 7, "
+                           "mean_nll 7, perplexity 7, perplexity_base 7, perplexity_ratio 7, "
+                           "top1 7\n");
+}
+
 static void test_lines__fast_stages_give_one_line(void **state)
 {
     (void)state;
@@ -343,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines__sparse_and_with_time_left),
+        cmocka_unit_test(test_lines__as_many_figures_as_fit),
         cmocka_unit_test(test_lines__fast_stages_give_one_line),
         cmocka_unit_test(test_lines__quiet_keeps_warnings),
         cmocka_unit_test(test_bar__fits_the_terminal),

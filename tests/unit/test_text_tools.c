@@ -51,6 +51,11 @@ static void test_suggest__nearest_or_nothing(void **state)
     assert_string_equal(espl_suggest("aat", ties, 2), "bat");
     static const char *const one[] = {"b"};
     assert_null(espl_suggest("a", one, 1)); /* nothing in common */
+    static const char *const long_names[] = {"wanda-prune", "wanda-prune-again", "panda"};
+    assert_string_equal(espl_suggest("wanda", long_names, 2), "wanda-prune"); /* a beginning */
+    assert_string_equal(espl_suggest("wanda", long_names, 3), "panda");
+    assert_null(espl_suggest("wa", long_names, 2));    /* too short to mean one */
+    assert_null(espl_suggest("prune", long_names, 2)); /* an end, not a beginning */
 }
 
 static void test_pattern_match__whole_name_or_dotted_tail(void **state)

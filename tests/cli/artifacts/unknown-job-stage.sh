@@ -2,3 +2,5 @@
 write_prune_job
 run_quietly
 espalier inspect small:prun
+espalier inspect smal:prune
+espalier inspect small:xyz

@@ -1,12 +1,8 @@
 # Stages of the encoding chain in the wrong order, or with what does not fit.
+. "$SRC/tests/cli/common.inc"
 plan_with() { # list of stages after 'quant'
-    cat >job.yaml <<END
-version: 1
-name: small
-stages:
-  - id: dense
-    use: import
-    with: {checkpoint: $SRC/datasets/samples/llama-6m}
+    write_import_job
+    cat >>job.yaml <<END
   - id: calib
     use: tokens
     with: {tokenizer: $SRC/datasets/samples/llama-6m, text: $SRC/datasets/samples/novels-test-sample.txt.xz, samples: 1, sequence_length: 64}
