@@ -24,21 +24,27 @@ run_chain() {
 
 json_text() { sed -n "s/^ *\"$1\": \"\([^\"]*\)\",*\$/\1/p" | head -n 1; }
 
-# hashes STORE: "stage content-hash" of every stage of the chain, verified against the data.
+# hash_of_link STORE LINK: "stage content-hash", verified against the data.
+hash_of_link() {
+    "$ESPALIER" inspect "$2" --store "$1" --verify --json >"$work/inspect.json" || fail "$2 does not verify"
+    printf '%s %s\n' "$(basename "$2" .h5)" "$(json_text content_sha256 <"$work/inspect.json")"
+}
+
+# hashes STORE: that of every stage of the chain.
 hashes() {
     for link in "$1"/by-name/chain/*.h5; do
-        "$ESPALIER" inspect "$link" --store "$1" --verify --json >"$work/inspect.json" ||
-            fail "$link does not verify"
-        printf '%s %s\n' "$(basename "$link" .h5)" "$(json_text content_sha256 <"$work/inspect.json")"
+        hash_of_link "$1" "$link"
     done
 }
 
-# no_half_artifact STORE: whatever is visible under its final name is complete and whole.
+# whole_artifact STORE FILE: whatever is visible under its final name is complete and whole.
+whole_artifact() {
+    "$ESPALIER" inspect "$2" --store "$1" --verify >/dev/null 2>"$work/inspect.err" ||
+        fail "half an artifact is visible: $2: $(cat "$work/inspect.err")"
+}
 no_half_artifact() {
     for file in "$1"/store/*/*.h5; do
-        [ -e "$file" ] || continue
-        "$ESPALIER" inspect "$file" --store "$1" --verify >/dev/null 2>"$work/inspect.err" ||
-            fail "half an artifact is visible: $file: $(cat "$work/inspect.err")"
+        [ ! -e "$file" ] || whole_artifact "$1" "$file"
     done
 }
 

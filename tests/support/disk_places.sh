@@ -31,17 +31,22 @@ refused_clearly() {
         fail "$kind $place: the message does not say that the disk is full: $(cat "$2")"
 }
 
-# at_every_place STEP COMMAND: `COMMAND KIND N STICKY` for every STEP-th place.
+# at_every_place STEP COMMAND: `COMMAND KIND N STICKY` for every STEP-th place; a further call goes on
+# counting where the last one ended.
 at_every_place() {
-    tried=0
-    refused=0
     for places in "space $writes" "create $creates"; do
-        n=1
-        while [ "$n" -le "${places#* }" ]; do
-            "$2" "${places% *}" "$n" $((n % 2))
+        last=${places#* }
+        while [ "$next_place" -le "$last" ]; do
+            "$2" "${places% *}" "$next_place" $((next_place % 2))
             tried=$((tried + 1))
-            n=$((n + $1))
+            next_place=$((next_place + $1))
         done
+        next_place=$((next_place - last))
+        all_places=$((all_places + last))
     done
-    [ "$refused" -gt 0 ] || fail "nothing was refused"
 }
+next_place=1
+all_places=0
+tried=0
+refused=0
+some_refused() { [ "$refused" -gt 0 ] || fail "nothing was refused"; }
