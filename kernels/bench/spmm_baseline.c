@@ -142,7 +142,10 @@ uint16_t *espl_baseline_halves(const int8_t *codes, size_t count)
                                       0xC000, 0xBC00, 0x0000, 0x3C00, 0x4000, 0x4200,
                                       0x4400, 0x4500, 0x4600, 0x4700};
     uint16_t *halves = malloc(count * sizeof *halves);
-    for (size_t i = 0; halves != NULL && i < count; i++) {
+    if (halves == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
         halves[i] = half[(codes[i] + 8) & 15];
     }
     return halves;
@@ -152,7 +155,10 @@ int8_t *espl_baseline_activations(size_t count)
 {
     int8_t *codes = malloc(count);
     uint32_t state = 1;
-    for (size_t i = 0; codes != NULL && i < count; i++) {
+    if (codes == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
         state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator */
         codes[i] = (int8_t)((int)(state >> 28) - 8);
     }
