@@ -5,6 +5,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/espalier-chain.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 export NO_COLOR=1
+export OMP_NUM_THREADS=1 # the model is tiny: on a busy machine threads only wait for each other
 cd "$SOURCE"
 
 fail() {
