@@ -341,7 +341,8 @@ static void serve(int fd)
     request.number = count_request(request.path);
     answer(&request);
     (void)shutdown(fd, SHUT_WR);
-    (void)read(fd, head, sizeof head); /* until the client has closed, so that nothing is reset */
+    while (read(fd, head, sizeof head) > 0) { /* until the client has closed: nothing is reset */
+    }
     _exit(0);
 }
 
