@@ -6,8 +6,9 @@
 #include <stdio.h> /* jpeglib.h needs FILE */
 #include <string.h>
 
-#include <jerror.h>
 #include <jpeglib.h>
+
+#include <jerror.h> /* after jpeglib.h: its numbers depend on the ABI that one names */
 
 /* Scans of a progressive file: real ones have about ten, bombs thousands. */
 enum { MOST_SCANS = 200 };
