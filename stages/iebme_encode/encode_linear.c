@@ -1,6 +1,7 @@
 #include "stages/iebme_encode/encode_linear.h"
 
 #include "stages/encode_common/coded_linear.h"
+#include "stages/encode_common/unit_counts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ struct espl_traffic espl_encode_traffic(const uint64_t counts[ESPL_ENCODE_COUNTS
                                  (double)counts[ESPL_ENCODE_METADATA]);
 }
 
+/* A format that cannot index the matrix has no bytes: that is no reason to encode nothing. */
 static enum espl_status count_peers(const struct espl_quant_linear *linear, const int8_t *codes,
                                     uint64_t counts[ESPL_ENCODE_COUNTS], struct espl_error *err)
 {
@@ -60,6 +62,11 @@ static enum espl_status count_peers(const struct espl_quant_linear *linear, cons
         status = espl_peer_plan(peers[i].format, codes, linear->out, linear->normal,
                                 linear->weight_bits, sections, &bytes, err);
         counts[peers[i].count] = bytes + counts[ESPL_ENCODE_SCALES];
+        if (status == ESPL_E_UNSUPPORTED) {
+            counts[peers[i].count] = ESPL_UNIT_COUNT_NONE;
+            espl_error_clear(err);
+            status = ESPL_OK;
+        }
     }
     return status;
 }

@@ -8,7 +8,8 @@
 #include "model/quantised.h"
 
 /** What is counted of a linear, a block and the model. Bytes of a format are those of its arrays
- *  and of what stays beside them in any format: scales, outliers and their scales. */
+ *  and of what stays beside them in any format: scales, outliers and their scales. A format that
+ *  cannot hold the linear has ESPL_UNIT_COUNT_NONE (stages/encode_common/unit_counts.h). */
 enum espl_encode_count {
     ESPL_ENCODE_WEIGHTS,  /* outliers too */
     ESPL_ENCODE_NONZEROS, /* codes that are not 0 */

@@ -118,8 +118,10 @@ static enum espl_status report_linear(const struct state *state,
         }
     }
     for (size_t i = ESPL_ENCODE_BYTES; i <= ESPL_ENCODE_TILED_CSL && status == ESPL_OK; i++) {
-        status = espl_ctx_layer_metric(state->ctx, espl_encode_names[i], layer, spec->module,
-                                       (double)counts[i], err);
+        if (counts[i] != ESPL_UNIT_COUNT_NONE) {
+            status = espl_ctx_layer_metric(state->ctx, espl_encode_names[i], layer, spec->module,
+                                           (double)counts[i], err);
+        }
     }
     return status;
 }
@@ -152,7 +154,7 @@ static enum espl_status encode_linear(struct state *state, const struct espl_ten
         status = report_linear(state, spec, &linear, counts, err);
     }
     for (size_t i = 0; i < ESPL_ENCODE_COUNTS && status == ESPL_OK; i++) {
-        totals[i] += counts[i];
+        espl_unit_count_add(&totals[i], counts[i]);
     }
     if (status != ESPL_OK) {
         espl_context(err, "encoding '%s'", spec->module);
@@ -255,8 +257,11 @@ static enum espl_status report_totals(const struct state *state,
         }
     }
     for (size_t i = 0; i < ESPL_ENCODE_COUNTS && status == ESPL_OK; i++) {
-        /* Areas that no linear has are not worth a line. */
-        if (i < ESPL_ENCODE_AREAS || totals[i] > 0) {
+        if (totals[i] == ESPL_UNIT_COUNT_NONE) {
+            espl_log(espl_ctx_log(state->ctx), ESPL_LOG_INFO,
+                     "no '%s' in all: the format cannot hold every linear", espl_encode_names[i]);
+        } else if (i < ESPL_ENCODE_AREAS || totals[i] > 0) {
+            /* Areas that no linear has are not worth a line. */
             status =
                 espl_ctx_metric(state->ctx, espl_encode_names[i], (double)totals[i], false, err);
         }

@@ -1,4 +1,5 @@
-foreach(name IN ITEMS test_row_order_stage test_encode_stage test_encoded_model)
+foreach(name IN ITEMS test_row_order_stage test_encode_stage test_encode_wide
+                      test_encoded_model)
     espl_unit_test(${name} LINK espl_stages TIMEOUT 300
                    SOURCES encode_fixture.c quant_fixture.c prune_fixture.c)
 endforeach()
