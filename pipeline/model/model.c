@@ -252,6 +252,23 @@ static enum espl_status read_slots(struct espl_model *model, struct espl_error *
     return ESPL_OK;
 }
 
+/* A linear without codes is read from the artifact below: right for one that was left in float,
+ * wrong for one whose codes are lost. */
+static enum espl_status check_linears(const struct espl_model *model, struct espl_error *err)
+{
+    json_int_t found = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        found += model->slots[i].quantised ? 1 : 0;
+    }
+    if (model->linears == 0 || model->linears == found) {
+        return ESPL_OK;
+    }
+    return espl_fail(err, ESPL_E_CORRUPT,
+                     "'%s' has codes of %" JSON_INTEGER_FORMAT
+                     " linears, but its description says %" JSON_INTEGER_FORMAT,
+                     espl_artifact_path(model->chain[0]), found, model->linears);
+}
+
 /* May this artifact stand here in the chain? */
 static enum espl_status check_kind(const struct espl_model *model,
                                    const struct espl_artifact *artifact, struct espl_error *err)
@@ -286,8 +303,9 @@ static enum espl_status open_chain(struct espl_model *model, const struct espl_s
         if (status == ESPL_OK && is_coded(artifact)) {
             model->is_quantised = true;
             model->is_encoded = is_kind(artifact, kind_iebme);
-            status = espl_quant_scheme_from_json(json_object_get(description, "quantisation"),
-                                                 &model->scheme, err);
+            const json_t *scheme = json_object_get(description, "quantisation");
+            model->linears = json_integer_value(json_object_get(scheme, "linears"));
+            status = espl_quant_scheme_from_json(scheme, &model->scheme, err);
         }
         if (status == ESPL_OK && !last) {
             status = push_base(model, description, store, err);
@@ -316,6 +334,9 @@ enum espl_status espl_model_open(struct espl_artifact *artifact, const struct es
         model->slots = calloc(model->count + 1, sizeof *model->slots);
         status = model->slots == NULL ? espl_fail(err, ESPL_E_NOMEM, "out of memory for a model")
                                       : read_slots(model, err);
+    }
+    if (status == ESPL_OK) {
+        status = check_linears(model, err);
     }
     if (status != ESPL_OK) {
         (void)espl_context(err, "while opening the model '%s'", espl_artifact_path(artifact));

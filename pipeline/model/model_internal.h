@@ -37,6 +37,7 @@ struct espl_model {
     bool is_quantised; /* chain[0] is, packed or encoded */
     bool is_encoded;   /* chain[0] is */
     struct espl_quant_scheme scheme;
+    json_int_t linears;              /* that chain[0] says it holds as codes; 0 = it does not say */
     struct espl_quant_linear cached; /* with its mask; read last */
     const struct espl_tensor_spec *cached_spec;
 };

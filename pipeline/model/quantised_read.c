@@ -13,6 +13,7 @@
 struct source {
     struct espl_artifact *artifact;
     struct espl_model *model;
+    const struct espl_quant_scheme *scheme;
     const struct espl_tensor_spec *weight; /* NULL when the model has no such linear */
     int64_t layer;
     enum espl_role role;
@@ -45,14 +46,15 @@ static enum espl_status read_scales(const struct source *source, const char *par
     return check_scales(*scales, (size_t)rows * (size_t)(cols > 0 ? cols : 1), path, err);
 }
 
-/* An order is an index into other arrays, so it is checked before anyone uses it. */
+/* An order is an index into other arrays, so it is checked before anyone uses it. Codes that stand
+ * in an order mean nothing without it, so it is absent only where the scheme has none. */
 static enum espl_status read_order(const struct source *source, enum espl_quant_site site,
                                    size_t count, int32_t **order, struct espl_error *err)
 {
     char path[ESPL_TENSOR_PATH];
     void *data = NULL;
     espl_quant_order_path(source->weight->layer, site, path);
-    if (espl_artifact_find(source->artifact, path) == NULL) {
+    if (!source->scheme->reordered && espl_artifact_find(source->artifact, path) == NULL) {
         return ESPL_OK;
     }
     const struct espl_tensor_info info = espl_quant_plain_info(path, ESPL_DTYPE_I32, count, 0);
@@ -249,10 +251,10 @@ struct wish {
     bool encoded; /* encoded codes as they are */
 };
 
-static enum espl_status read_linear(const struct source *source,
-                                    const struct espl_quant_scheme *scheme, struct wish wish,
+static enum espl_status read_linear(const struct source *source, struct wish wish,
                                     struct espl_quant_linear *linear, struct espl_error *err)
 {
+    const struct espl_quant_scheme *scheme = source->scheme;
     *linear = (struct espl_quant_linear){0};
     if (source->weight == NULL || !espl_quant_is_stored(source->artifact, source->weight)) {
         return espl_fail(err, ESPL_E_NOTFOUND, "'%s' of layer %lld is not quantised in '%s'",
@@ -289,9 +291,9 @@ enum espl_status espl_quant_linear_read_from(struct espl_artifact *artifact,
                                              struct espl_quant_linear *linear,
                                              struct espl_error *err)
 {
-    const struct source source = {artifact, model, espl_model_find(model, layer, role, false),
-                                  layer, role};
-    return read_linear(&source, scheme, (struct wish){.mask = with_mask}, linear, err);
+    const struct source source = {
+        artifact, model, scheme, espl_model_find(model, layer, role, false), layer, role};
+    return read_linear(&source, (struct wish){.mask = with_mask}, linear, err);
 }
 
 /* Of the model itself. */
@@ -300,14 +302,14 @@ static enum espl_status read_own(struct espl_model *model, int64_t layer, enum e
                                  struct espl_error *err)
 {
     const struct espl_quant_scheme *scheme = espl_model_quant_scheme(model);
-    const struct source source = {model->chain[0], model,
-                                  espl_model_find(model, layer, role, false), layer, role};
+    const struct source source = {
+        model->chain[0], model, scheme, espl_model_find(model, layer, role, false), layer, role};
     *linear = (struct espl_quant_linear){0};
     if (scheme == NULL) {
         return espl_fail(err, ESPL_E_NOTFOUND, "'%s' is not a quantised model",
                          espl_artifact_path(model->chain[0]));
     }
-    return read_linear(&source, scheme, wish, linear, err);
+    return read_linear(&source, wish, linear, err);
 }
 
 enum espl_status espl_quant_linear_read(struct espl_model *model, int64_t layer,

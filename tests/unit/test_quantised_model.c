@@ -99,7 +99,7 @@ static void write_linear(struct espl_artifact *output, const struct espl_model *
 }
 
 /* A file with the two linears above. bad: what is wrong with it. */
-enum damage { NONE, ORDER_TWICE, SCALE_ZERO, WRONG_SHAPE, NO_SCHEME };
+enum damage { NONE, ORDER_TWICE, ORDER_LOST, CODES_LOST, SCALE_ZERO, WRONG_SHAPE, NO_SCHEME };
 
 static enum espl_status make_quantised(struct quantised *q, enum damage damage,
                                        struct espl_error *err)
@@ -121,9 +121,12 @@ static enum espl_status make_quantised(struct quantised *q, enum damage damage,
          err);
     must(espl_artifact_create(path, "model.quant/1", &output, err), err);
     json_t *json = damage == NO_SCHEME ? json_object() : espl_quant_scheme_to_json(&scheme);
+    (void)json_object_set_new(json, "linears", json_integer(damage == CODES_LOST ? 3 : 2));
     must(espl_model_begin_quantised(output, q->base, json, err), err);
     json_decref(json);
-    must(espl_quant_order_write(output, 0, ESPL_QUANT_MLP_MID, order, 6, err), err);
+    if (damage != ORDER_LOST) {
+        must(espl_quant_order_write(output, 0, ESPL_QUANT_MLP_MID, order, 6, err), err);
+    }
     must(espl_quant_order_write(output, 0, ESPL_QUANT_MLP_IN, in_order, 2, err), err);
     struct espl_quant_linear fc2 = {.out = 2,
                                     .in = 6,
@@ -256,6 +259,8 @@ static void test_read__damage_is_corrupt(void **state)
         const char *message;
     } cases[] = {
         {ORDER_TWICE, "is no permutation: entry 3 is 4"},
+        {ORDER_LOST, "has no dataset '/layers/000/order_mlp_mid'"},
+        {CODES_LOST, "has codes of 2 linears, but its description says 3"},
         {SCALE_ZERO, "scale 1 of '/layers/000/fc2/scales' is 0"},
         {WRONG_SHAPE, "dataset '/layers/000/fc2/scales'"},
         {NO_SCHEME, "has no valid 'weight_bits'"},
@@ -265,7 +270,8 @@ static void test_read__damage_is_corrupt(void **state)
         struct espl_error err;
         float w[12];
         enum espl_status status = make_quantised(&q, cases[i].damage, &err);
-        if (cases[i].damage != NO_SCHEME) {
+        const bool seen_at_open = cases[i].damage == NO_SCHEME || cases[i].damage == CODES_LOST;
+        if (!seen_at_open) {
             must(status, &err);
             status = espl_model_read_f32(q.model, espl_model_find(q.model, 0, ESPL_ROLE_FC2, false),
                                          0, 2, w, &err);
