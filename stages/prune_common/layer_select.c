@@ -221,7 +221,7 @@ enum espl_status espl_layers_select(const struct espl_model_config *config,
     }
     mark_selected(choice, last, selection);
     if (selection->selected == 0) {
-        espl_fail(err, ESPL_E_JOB, "no linear layer is left to prune in blocks %lld to %llu",
+        espl_fail(err, ESPL_E_JOB, "no linear layer is left in blocks %lld to %llu",
                   (long long)choice->first_layer, (unsigned long long)last);
         espl_hint(err, choice->targets.count == 0
                            ? "'targets' is an empty list; leave it out to prune every linear layer"

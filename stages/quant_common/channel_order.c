@@ -153,7 +153,7 @@ bool espl_group_is_legal(size_t normal, size_t group)
 void espl_group_list(size_t normal, char text[LIST_TEXT])
 {
     size_t used = 0;
-    (void)snprintf(text, LIST_TEXT, "none");
+    (void)snprintf(text, LIST_TEXT, "none of %d or more", SMALLEST_LISTED);
     for (size_t group = LARGEST_LISTED; group >= SMALLEST_LISTED; group--) {
         if (espl_group_is_legal(normal, group) && used < LIST_TEXT) {
             const int more =

@@ -34,7 +34,8 @@ size_t espl_outliers_auto(size_t cols);
 size_t espl_group_auto(size_t normal);
 /** Does a group of this size divide `normal`, and divide 128 or is divided by it? 0 always does. */
 bool espl_group_is_legal(size_t normal, size_t group);
-/** "128, 64, 32, 16, 8" or "none": the legal groups of at least 8 and at most 1024 columns. */
+/** "128, 64, 32, 16, 8" or "none of 8 or more": the legal groups of at least 8 and at most 1024
+ * columns. */
 void espl_group_list(size_t normal, char text[128]);
 
 #endif

@@ -149,11 +149,11 @@ static void test_select__ranges_that_are_empty(void **state)
     expect_failure(&params, "first_layer 2 is past last_layer 1", "", "param:first_layer");
     params = default_params();
     params.layers.ignore = (struct espl_list){1, all};
-    expect_failure(&params, "no linear layer is left to prune in blocks 0 to 2",
-                   "'ignore' takes away all", "param:ignore");
+    expect_failure(&params, "no linear layer is left in blocks 0 to 2", "'ignore' takes away all",
+                   "param:ignore");
     params = default_params();
     params.layers.targets.count = 0;
-    expect_failure(&params, "no linear layer is left to prune in blocks 0 to 2",
+    expect_failure(&params, "no linear layer is left in blocks 0 to 2",
                    "'targets' is an empty list", "param:targets");
 }
 
