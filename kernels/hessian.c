@@ -6,6 +6,7 @@
 
 #include <cblas.h>
 #include <inttypes.h>
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -109,6 +110,32 @@ static enum espl_status check_finite(const struct espl_hessian *hessian,
                      hessian->windows + token / tokens, token % tokens, index % hessian->width);
 }
 
+/* Squares of finite activations may leave float32. An entry off the diagonal is at most as large as
+ * the larger of its two on the diagonal, so these are looked at alone. */
+static enum espl_status check_overflow(const struct espl_hessian *hessian, size_t windows,
+                                       size_t tokens, const float *x, struct espl_error *err)
+{
+    const size_t width = hessian->width;
+    size_t channel = 0;
+    while (channel < width && isfinite(hessian->sum[channel * width + channel])) {
+        channel++;
+    }
+    if (channel == width) {
+        return ESPL_OK;
+    }
+    size_t largest = 0;
+    for (size_t token = 1; token < windows * tokens; token++) {
+        if (fabsf(x[token * width + channel]) > fabsf(x[largest * width + channel])) {
+            largest = token;
+        }
+    }
+    return espl_fail(err, ESPL_E_NUMERIC,
+                     "activation of window %" PRIu64
+                     ", token %zu, channel %zu is %g: its square is too large for float32",
+                     hessian->windows + largest / tokens, largest % tokens, channel,
+                     (double)x[largest * width + channel]);
+}
+
 enum espl_status espl_hessian_add(struct espl_hessian *hessian, struct espl_backend *backend,
                                   size_t windows, size_t tokens, const float *x,
                                   struct espl_error *err)
@@ -133,9 +160,10 @@ enum espl_status espl_hessian_add(struct espl_hessian *hessian, struct espl_back
         add_tile(hessian, row, column, windows, tokens, x,
                  products + (size_t)omp_get_thread_num() * TILE * TILE);
     }
-    hessian->windows += windows;
     free(products);
-    return ESPL_OK;
+    const enum espl_status finite = check_overflow(hessian, windows, tokens, x, err);
+    hessian->windows += windows;
+    return finite;
 }
 
 size_t espl_hessian_width(const struct espl_hessian *hessian)

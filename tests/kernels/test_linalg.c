@@ -140,6 +140,24 @@ static void test_hessian__names_what_is_not_finite(void **state)
 }
 
 /* U^T U times the matrix must be the identity. */
+static void test_hessian__names_what_overflows(void **state)
+{
+    (void)state;
+    float x[24] = {0};
+    struct espl_error err;
+    struct espl_backend *backend = open_cpu(2);
+    struct espl_hessian *hessian = NULL;
+    assert_int_equal(espl_hessian_create(3, &hessian, &err), ESPL_OK);
+    x[3 * 1 + 2] = 1e18F; /* its square is still a float */
+    assert_int_equal(espl_hessian_add(hessian, backend, 2, 4, x, &err), ESPL_OK);
+    x[3 * 4 + 2 * 3 + 1] = -1e20F;
+    assert_int_equal(espl_hessian_add(hessian, backend, 2, 4, x, &err), ESPL_E_NUMERIC);
+    assert_string_equal(err.message, "activation of window 3, token 2, channel 1 is -1e+20: its "
+                                     "square is too large for float32");
+    espl_hessian_destroy(hessian);
+    espl_backend_close(backend);
+}
+
 static void test_cholesky__is_a_factor_of_the_inverse(void **state)
 {
     (void)state;
@@ -279,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_hessian__does_not_depend_on_threads_or_batches),
         cmocka_unit_test(test_hessian__order_and_diagonal),
         cmocka_unit_test(test_hessian__names_what_is_not_finite),
+        cmocka_unit_test(test_hessian__names_what_overflows),
         cmocka_unit_test(test_cholesky__is_a_factor_of_the_inverse),
         cmocka_unit_test(test_cholesky__reports_what_is_not_positive),
         cmocka_unit_test(test_updates__equal_loops),

@@ -28,8 +28,8 @@ enum espl_status espl_hessian_create(size_t width, struct espl_hessian **out,
 void espl_hessian_destroy(struct espl_hessian *hessian);
 /** Adds x (windows * tokens, width). Products of up to 512 tokens of one window are float32 sgemm,
  *  their sums double; so the result depends neither on threads nor on how windows are batched.
- *  Errors: NUMERIC for a value that is not finite, naming window (counted since creation), token
- *  and channel; NOMEM. After an error the object can only be destroyed. */
+ *  Errors: NUMERIC for a value that is not finite or whose square is not, naming window (counted
+ *  since creation), token and channel; NOMEM. After an error the object can only be destroyed. */
 enum espl_status espl_hessian_add(struct espl_hessian *hessian, struct espl_backend *backend,
                                   size_t windows, size_t tokens, const float *x,
                                   struct espl_error *err);
