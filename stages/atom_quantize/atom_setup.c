@@ -308,7 +308,7 @@ void espl_atom_estimate(const struct espl_model_config *config, const struct esp
     est->units = setup->selection.selected_layers;
     est->output_bytes = output_bytes(setup) + overhead;
     est->scratch_bytes = est->output_bytes + overhead * est->units;
-    est->host_bytes = espl_hessians_bytes(config);
+    est->host_bytes = espl_hessians_bytes(&setup->selection);
     write_note(setup, est);
     espl_chains_estimate(config, info, &counts, est);
     est->flop = espl_forward_flop(config, (size_t)info->tokens) *

@@ -130,11 +130,20 @@ void espl_hessians_free(struct espl_hessians *hessians)
     }
 }
 
-uint64_t espl_hessians_bytes(const struct espl_model_config *config)
+uint64_t espl_hessians_bytes(const struct espl_prune_selection *selection)
 {
-    const uint64_t query = config->heads * config->head_dim;
-    const uint64_t widest = config->ffn > query ? config->ffn : query;
-    const uint64_t most = widest > config->hidden ? widest : config->hidden;
-    return 2 * espl_hessian_bytes((size_t)config->hidden) + espl_hessian_bytes((size_t)query) +
-           espl_hessian_bytes((size_t)config->ffn) + 3 * most * most * sizeof(double);
+    uint64_t widths[ESPL_QUANT_SITES] = {0};
+    uint64_t bytes = 0;
+    uint64_t widest = 0;
+    for (size_t i = 0; i < selection->count; i++) {
+        const struct espl_prune_linear *linear = &selection->linears[i];
+        if (linear->selected) {
+            widths[espl_quant_site_of(linear->spec.role)] = linear->spec.shape[1];
+        }
+    }
+    for (size_t site = 0; site < ESPL_QUANT_SITES; site++) {
+        bytes += widths[site] > 0 ? espl_hessian_bytes((size_t)widths[site]) : 0;
+        widest = widths[site] > widest ? widths[site] : widest;
+    }
+    return bytes + 3 * widest * widest * sizeof(double);
 }

@@ -45,7 +45,8 @@ enum espl_status espl_hessians_observe(void *user, const enum espl_role *roles, 
                                        const float *x, size_t tokens_total, size_t in,
                                        struct espl_error *err);
 void espl_hessians_free(struct espl_hessians *hessians);
-/** Bytes of all Hessians of a block and of the matrices in hand while one of them is used. */
-uint64_t espl_hessians_bytes(const struct espl_model_config *config);
+/** Bytes of all Hessians of a block and of the matrices in hand while one of them is used: of the
+ *  inputs that selected linears of any block read. */
+uint64_t espl_hessians_bytes(const struct espl_prune_selection *selection);
 
 #endif

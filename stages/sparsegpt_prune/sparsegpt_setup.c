@@ -101,7 +101,7 @@ void espl_sparsegpt_estimate(const struct espl_model_config *config,
     est->output_bytes =
         selection->selected_mask_bytes + selection->selected_elements * sizeof(float) + overhead;
     est->scratch_bytes = est->output_bytes + overhead * est->units;
-    est->host_bytes = espl_hessians_bytes(config);
+    est->host_bytes = espl_hessians_bytes(selection);
     (void)snprintf(est->note, sizeof est->note, "%zu of %zu linear layers", selection->selected,
                    selection->all_linears);
     espl_chains_estimate(config, info, &counts, est);

@@ -74,6 +74,28 @@ static void test_plan__auto_sizes_by_width(void **state)
     plan_free(&planned);
 }
 
+/* The widest input of a model can be the one that nobody asked for. */
+static void test_plan__counts_hessians_of_selected_inputs(void **state)
+{
+    (void)state;
+    struct planned planned;
+    const struct espl_model_config config = wide_config();
+    plan_stages(&planned, registry, &config, 11, 16,
+                "  - {id: a, use: atom-quantize, in: {model: M, tokens: T}}\n"
+                "  - {id: b, use: atom-quantize, in: {model: M, tokens: T},\n"
+                "     with: {ignore: ['*.down_proj']}}\n"
+                "  - {id: c, use: sparsegpt-prune, in: {model: M, tokens: T}}\n"
+                "  - {id: d, use: sparsegpt-prune, in: {model: M, tokens: T},\n"
+                "     with: {ignore: ['*.down_proj']}}\n");
+    plan_expect_clean(&planned);
+    const struct espl_plan_stage *stages = planned.plan->stages;
+    /* the Hessian of 320 channels, and three matrices of 256 channels in place of 320 */
+    const uint64_t less = 8 * 320 * 320 + 3 * 8 * (320 * 320 - 256 * 256);
+    assert_int_equal(stages[0].estimate.host_bytes - stages[1].estimate.host_bytes, less);
+    assert_int_equal(stages[2].estimate.host_bytes - stages[3].estimate.host_bytes, less);
+    plan_free(&planned);
+}
+
 static void test_plan__errors_point_at_the_parameter(void **state)
 {
     (void)state;
@@ -211,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__auto_sizes_by_width),
+        cmocka_unit_test(test_plan__counts_hessians_of_selected_inputs),
         cmocka_unit_test(test_plan__errors_point_at_the_parameter),
         cmocka_unit_test(test_plan__sizes_are_numbers_or_auto),
         cmocka_unit_test(test_plan__a_reorder_of_windows_is_refused),
