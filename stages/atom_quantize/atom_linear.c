@@ -154,7 +154,11 @@ enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
     struct espl_atom_counts counts = {0};
     double absolute = 0.0;
     *result = (struct espl_atom_result){0};
-    enum espl_status status = put_in_order(task, &ordered, err);
+    /* Before anything moves: the message names row and column of the model. */
+    enum espl_status status = espl_weights_check_finite(&shape, task->w, err);
+    if (status == ESPL_OK) {
+        status = put_in_order(task, &ordered, err);
+    }
     if (status == ESPL_OK) {
         status = espl_quantised_create(&task->quantiser, &shape, &quantised, err);
     }

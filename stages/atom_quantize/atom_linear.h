@@ -28,7 +28,8 @@ struct espl_atom_result {
 };
 
 /** *result: linear freed by the caller with espl_quant_linear_free(). Errors: NUMERIC for a weight
- *  that is not finite or a removed weight that did not stay 0, NOMEM, JOB. */
+ *  that is not finite, naming its row and column in the model, or a removed weight that did not
+ *  stay 0; NOMEM, JOB. */
 enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
                                     struct espl_atom_result *result, struct espl_error *err);
 

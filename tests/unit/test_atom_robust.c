@@ -71,7 +71,7 @@ static void break_norm(const struct espl_tensor_spec *spec, float *values)
 static void break_weight(const struct espl_tensor_spec *spec, float *values)
 {
     if (spec->role == ESPL_ROLE_DOWN && spec->layer == 2) {
-        values[41] = NAN;
+        values[41] = NAN; /* 40 columns: row 1, column 1 */
     }
 }
 
@@ -82,7 +82,8 @@ static void test_not_finite__stops_and_names_the_place(void **state)
     struct espl_error err;
     run_fails(break_norm, &params, ESPL_E_NUMERIC,
               "(layer 1) is not finite: channel 5, calibration window 0, token 0", &err);
-    run_fails(break_weight, &params, ESPL_E_NUMERIC, "not finite", &err);
+    run_fails(break_weight, &params, ESPL_E_NUMERIC, "weight of row 1, column 1 is not finite",
+              &err);
     assert_non_null(strstr(err.context, "layers.2.mlp.down_proj"));
 }
 
