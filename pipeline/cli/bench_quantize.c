@@ -1,5 +1,6 @@
 /* espalier bench quantize: time, memory and share of BLAS of atom-quantize with its defaults (W4A4
  * by GPTQ) on windows of random ids. */
+#include "artifact/kinds.h"
 #include "cli/bench.h"
 #include "cli/bench_model.h"
 #include "cli/print.h"
@@ -191,6 +192,17 @@ static enum espl_status measure(const struct quantize_bench *bench, struct espl_
     return status;
 }
 
+/* The planner checks this for a job. */
+static enum espl_status check_kind(const struct espl_stage *stage, const char *kind,
+                                   struct espl_error *err)
+{
+    if (espl_kind_accepts(stage->inputs[0].kind, kind)) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_KIND, "%s does not take a model of kind %s", stage->name, kind);
+    return espl_hint(err, "name a model before it was quantised, pruned or not");
+}
+
 /* path: of the model. */
 static enum espl_status bench_model(struct quantize_bench *bench, const char *path,
                                     struct measured *measured, struct espl_error *err)
@@ -203,6 +215,9 @@ static enum espl_status bench_model(struct quantize_bench *bench, const char *pa
     json_t *description = NULL;
     enum espl_status status = arena != NULL ? espl_artifact_open(path, &model, err)
                                             : espl_fail(err, ESPL_E_NOMEM, "out of memory");
+    if (status == ESPL_OK) {
+        status = check_kind(bench->stage, espl_artifact_kind(model), err);
+    }
     if (status == ESPL_OK) {
         description = json_loads(espl_artifact_description(model), 0, NULL);
         status = espl_model_config_from_description(description, &config, err);

@@ -97,10 +97,15 @@ static bool find_beside(const char *artifact_path, const char *name, char out[ES
     return found;
 }
 
+/* The caller's store first; then the one that the artifact lies in, which may be another one when a
+ * file was named by its path. What is found is compared with the hash of the base in any case. */
 static enum espl_status find_base(const struct espl_artifact *artifact,
                                   const struct espl_store *store, char out[ESPL_PATH_MAX],
                                   struct espl_error *err)
 {
+    struct espl_store own;
+    const struct espl_store *stores[] = {
+        store, espl_store_of_file(espl_artifact_path(artifact), &own) ? &own : NULL};
     const char *key = espl_artifact_attribute(artifact, "parent_key");
     const char *port = espl_artifact_attribute(artifact, "parent_port");
     const char *job = espl_artifact_attribute(artifact, "job_name");
@@ -120,8 +125,10 @@ static enum espl_status find_base(const struct espl_artifact *artifact,
             return ESPL_OK;
         }
         const char *store_port = with_port ? port : NULL;
-        if (store != NULL && espl_store_has(store, key, store_port)) {
-            return espl_store_artifact_path(store, key, store_port, out, err);
+        for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
+            if (stores[i] != NULL && espl_store_has(stores[i], key, store_port)) {
+                return espl_store_artifact_path(stores[i], key, store_port, out, err);
+            }
         }
     }
     (void)espl_fail(err, ESPL_E_NOTFOUND, "the model that '%s' %s is gone (key %.12s)",

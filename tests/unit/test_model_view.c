@@ -224,6 +224,31 @@ static void test_model_open__base_is_gone(void **state)
     assert_non_null(strstr(f->err.hint, KEY_BASE ".h5"));
 }
 
+/* Both files in a results folder of their own, which is not the caller's. */
+static void test_model_open__base_in_the_store_of_the_file(void **state)
+{
+    struct viewed *f = *state;
+    struct espl_store own, other;
+    char folder[ESPL_PATH_MAX], private_path[ESPL_PATH_MAX];
+    char masked[ESPL_PATH_MAX];
+    const char *files[] = {f->base, f->masked};
+    const char *keys[] = {KEY_BASE, KEY_MASKED};
+    write_chain(f, "llama", ESPL_DTYPE_F16);
+    fixture_join(folder, f->dir, "own");
+    assert_int_equal(espl_store_open(folder, &own, &f->err), ESPL_OK);
+    fixture_join(folder, f->dir, "other");
+    assert_int_equal(espl_store_open(folder, &other, &f->err), ESPL_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(espl_store_private_path(&own, keys[i], "out", private_path, &f->err),
+                         ESPL_OK);
+        assert_int_equal(rename(files[i], private_path), 0);
+        assert_int_equal(espl_store_publish(&own, private_path, keys[i], NULL, &f->err), ESPL_OK);
+    }
+    assert_int_equal(espl_store_artifact_path(&own, KEY_MASKED, NULL, masked, &f->err), ESPL_OK);
+    assert_int_equal(espl_artifact_open(masked, &f->artifact, &f->err), ESPL_OK);
+    assert_int_equal(espl_model_open(f->artifact, &other, &f->model, &f->err), ESPL_OK);
+}
+
 static void test_model_open__base_has_other_content(void **state)
 {
     struct viewed *f = *state;
@@ -306,6 +331,7 @@ int main(void)
         T(test_model__rows_in_the_middle),
         T(test_model_find__by_place),
         T(test_model_open__base_is_gone),
+        T(test_model_open__base_in_the_store_of_the_file),
         T(test_model_open__base_has_other_content),
         T(test_model_open__not_a_model),
         T(test_model_write_mask__bits_behind_the_last_column),
