@@ -12,6 +12,7 @@ struct espl_bench {
     const char *summary;
     const char *positional; /* arguments after NAME, for the usage line */
     size_t most_arguments;
+    const char *options; /* names of those that it takes, separated by blanks */
     enum espl_status (*run)(struct espl_cli *cli, struct espl_error *err);
 };
 

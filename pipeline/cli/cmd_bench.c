@@ -11,10 +11,10 @@ static const struct espl_option bench_options[] = {
     {.name = "backend",
      .argument = "cpu|ref",
      .complete = ESPL_COMPLETE_CHOICE,
-     .help = "kernel backend (default cpu)"},
+     .help = "forward, kernels, reorder, search: kernel backend (default cpu)"},
     {.name = "threads",
      .argument = "N",
-     .help = "threads to use (default: all that OpenMP offers)"},
+     .help = "forward, kernels, reorder, search: threads (default: all that OpenMP offers)"},
     {.name = "windows", .argument = "N", .help = "forward, quantize: windows (default 16, 128)"},
     {.name = "length",
      .argument = "TOKENS",
@@ -80,18 +80,21 @@ static const struct espl_option bench_options[] = {
 
 const struct espl_bench espl_benches[] = {
     {"formats", "bytes, PMR, intensity and roofline time of every sparse format", "", 0,
-     espl_bench_formats},
+     "shape sparsity bits tokens device bandwidth svg", espl_bench_formats},
     {"forward", "arithmetic rate of a model's evaluation beside that of a large product",
-     "[FILE|KEY|JOB:STAGE]", 1, espl_bench_forward},
-    {"kernels", "time and rate of every kernel op", "", 0, espl_bench_kernels},
+     "[FILE|KEY|JOB:STAGE]", 1, "backend threads windows length", espl_bench_forward},
+    {"kernels", "time and rate of every kernel op", "", 0, "backend threads op all",
+     espl_bench_kernels},
     {"quantize", "atom-quantize on a model: time, memory, share of BLAS", "[FILE|KEY|JOB:STAGE]", 1,
-     espl_bench_quantize},
-    {"reorder", "row reorder: tiles a second on every instruction set", "", 0, espl_bench_reorder},
+     "windows length", espl_bench_quantize},
+    {"reorder", "row reorder: tiles a second on every instruction set", "", 0, "backend threads",
+     espl_bench_reorder},
     {"search", "strategies of budget-search compared on the artifacts of a job", "[JOB]", 1,
+     "backend threads speedup seeds evaluations pictures holdout overshoot refine",
      espl_bench_search},
     {"spmm", "products of few tokens on a CUDA device beside other libraries'", "", 0,
-     espl_bench_spmm},
-    {NULL, NULL, NULL, 0, NULL},
+     "shape sparsity tokens form repeats baseline peer all", espl_bench_spmm},
+    {NULL, NULL, NULL, 0, NULL, NULL},
 };
 
 enum espl_status espl_bench_count(const struct espl_cli *cli, const char *option, uint64_t fallback,
@@ -141,6 +144,39 @@ static enum espl_status list_benches(const struct espl_cli *cli, struct espl_err
     return ESPL_OK;
 }
 
+static bool takes(const struct espl_bench *bench, const char *option)
+{
+    const size_t len = strlen(option);
+    for (const char *name = bench->options; *name != '\0';) {
+        const size_t name_len = strcspn(name, " ");
+        if (name_len == len && strncmp(name, option, len) == 0) {
+            return true;
+        }
+        name += name_len;
+        name += strspn(name, " ");
+    }
+    return false;
+}
+
+/* The options of all benches stand in one table, but none of them means something to every one. */
+static enum espl_status check_options(const struct espl_cli *cli, const struct espl_bench *bench,
+                                      struct espl_error *err)
+{
+    for (size_t i = 0; i < cli->args->count; i++) {
+        const struct espl_option *given = cli->args->items[i].option;
+        const struct espl_option *own = bench_options;
+        while (own->name != NULL && own != given) {
+            own++;
+        }
+        if (own->name == NULL || takes(bench, own->name)) {
+            continue; /* one that every verb has, or its own */
+        }
+        espl_fail(err, ESPL_E_USAGE, "'bench %s' does not take --%s", bench->name, own->name);
+        return espl_hint(err, "its options: %s", bench->options);
+    }
+    return ESPL_OK;
+}
+
 static enum espl_status run_bench(struct espl_cli *cli, struct espl_error *err)
 {
     const char *names[8];
@@ -158,7 +194,8 @@ static enum espl_status run_bench(struct espl_cli *cli, struct espl_error *err)
             espl_fail(err, ESPL_E_USAGE, "too many arguments for 'bench %s'", asked);
             return espl_hint(err, "usage: espalier bench %s %s", bench->name, bench->positional);
         }
-        return bench->run(cli, err);
+        const enum espl_status status = check_options(cli, bench, err);
+        return status == ESPL_OK ? bench->run(cli, err) : status;
     }
     espl_fail(err, ESPL_E_USAGE, "unknown bench '%s'", asked);
     const char *near = espl_suggest(asked, names, count);
