@@ -16,6 +16,12 @@ static enum espl_status check_quantiser(const struct espl_sparsegpt_params *para
         espl_hint(err, "2 to 8 bits, or 0 to prune only");
         return espl_blame(err, "param:weight_bits");
     }
+    if (params->weight_bits == 0 && params->group_size >= 0) {
+        espl_fail(err, ESPL_E_JOB, "group_size %lld has nothing to quantise",
+                  (long long)params->group_size);
+        espl_hint(err, "add 'weight_bits', or leave it to atom-quantize after this stage");
+        return espl_blame(err, "param:group_size");
+    }
     for (size_t i = 0; i < selection->count && params->weight_bits > 0; i++) {
         const struct espl_tensor_spec *spec = &selection->linears[i].spec;
         const struct espl_matrix_shape shape = {(size_t)spec->shape[0], (size_t)spec->shape[1]};

@@ -52,7 +52,7 @@ struct espl_sparsegpt_params quant_sparsegpt_params(void)
 {
     return (struct espl_sparsegpt_params){
         .common = {.sparsity = 0.5, .layers = {.targets = {1, all}, .last_layer = -1}},
-        .group_size = 4,
+        .group_size = -1,
         .damping = 0.01,
         .max_perplexity_ratio = 100.0,
     };

@@ -250,6 +250,12 @@ static void test_failures__name_the_place(void **state)
     assert_non_null(strstr(err.context, "layer 1"));
     prune_fixture_close(&fixture);
     prune_open_case(&fixture, &config, ESPL_DTYPE_BF16, NULL);
+    params.group_size = 8;
+    assert_int_equal(
+        prune_run(&fixture, &espl_stage_sparsegpt_prune, &params, 'c', 'a', 'b', NULL, NULL, &err),
+        ESPL_E_JOB);
+    assert_string_equal(err.message, "group_size 8 has nothing to quantise");
+    assert_string_equal(err.blame, "param:group_size");
     params.weight_bits = 4;
     params.group_size = 7;
     assert_int_equal(
