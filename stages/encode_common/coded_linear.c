@@ -46,6 +46,27 @@ static void add_sizes(struct espl_coded_model *model, const struct espl_tensor_s
     }
 }
 
+/* A selected part of the linears has codes; the others are copied as they are. */
+static void add_floats(struct espl_coded_model *model, const json_t *description,
+                       const struct espl_tensor_spec *specs, size_t count)
+{
+    const json_int_t coded = json_integer_value(
+        json_object_get(json_object_get(description, "quantisation"), "linears"));
+    uint64_t largest = 0;
+    if (coded <= 0 || (uint64_t)coded >= model->linears) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t weights = specs[i].rank == 2 ? specs[i].shape[0] * specs[i].shape[1] : 0;
+        if (espl_role_is_block_linear(specs[i].role) && weights > largest) {
+            largest = weights;
+        }
+    }
+    model->in_float = model->linears - (uint64_t)coded;
+    model->linears = (uint64_t)coded;
+    model->other_bytes += model->in_float * largest * sizeof(float);
+}
+
 enum espl_status espl_coded_model_read(const json_t *description, struct espl_coded_model *model,
                                        struct espl_error *err)
 {
@@ -62,6 +83,7 @@ enum espl_status espl_coded_model_read(const json_t *description, struct espl_co
     }
     if (status == ESPL_OK) {
         add_sizes(model, specs, count);
+        add_floats(model, description, specs, count);
     }
     free(specs);
     return status;

@@ -11,13 +11,15 @@
 struct espl_coded_model {
     struct espl_model_config config;
     struct espl_quant_scheme scheme;
-    /* Sizes of all linears that the scheme fits; those left out by a pattern are counted too. */
-    uint64_t linears;
+    uint64_t linears;  /* that have codes; of all that the scheme fits where it is not said */
+    uint64_t in_float; /* that the scheme fits, but that have none: which ones is not known */
+    /* Sizes of all linears that the scheme fits; those in float are counted too. */
     uint64_t weights;
     uint64_t stripes;     /* of 16 rows */
     uint64_t tiles;       /* of 16 x 64 codes */
     uint64_t code_bytes;  /* packed codes, scales, outliers and their scales */
-    uint64_t other_bytes; /* all other tensors in the model's element type */
+    uint64_t other_bytes; /* all other tensors in the model's element type, and those in float as if
+                             each was the largest, in float32 */
     uint64_t largest;     /* codes of the largest linear */
 };
 

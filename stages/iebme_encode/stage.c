@@ -90,7 +90,8 @@ static void estimate(const struct espl_coded_model *model, const struct espl_enc
     est->units = model->config.layers;
     /* No more than dense codes and, with fixed areas, a mask; auto stays below dense. */
     est->output_bytes = model->code_bytes + mask_bytes + model->other_bytes +
-                        8 * header_bytes * (model->linears + est->units) + 65536;
+                        8 * header_bytes * (model->linears + est->units) +
+                        header_bytes * model->in_float + 65536;
     est->scratch_bytes = est->output_bytes + 65536 * est->units;
     /* Packed codes, codes as bytes, encoded ones; pieces of other tensors. */
     est->host_bytes = 4 * model->largest + ((uint64_t)16 << 20);

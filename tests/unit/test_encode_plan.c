@@ -71,6 +71,34 @@ static void test_plan__the_whole_chain(void **state)
     plan_free(&planned);
 }
 
+/* Linears that have no codes are copied in float: the result is larger than without them. */
+static void test_plan__counts_what_stays_in_float(void **state)
+{
+    (void)state;
+    struct planned planned;
+    plan(&planned, QUANT "  - {id: whole, use: iebme-encode, in: {model: quant}}\n"
+                         "  - id: part\n"
+                         "    use: atom-quantize\n"
+                         "    in: {model: M, tokens: T}\n"
+                         "    with: {group_size: 8, outlier_channels: 8, first_layer: 2}\n"
+                         "  - {id: mixed, use: iebme-encode, in: {model: part}}\n");
+    plan_expect_clean(&planned);
+    const struct espl_plan_stage *whole = NULL;
+    const struct espl_plan_stage *mixed = NULL;
+    for (size_t i = 0; i < planned.plan->stage_count; i++) {
+        const struct espl_plan_stage *stage = &planned.plan->stages[i];
+        whole = strcmp(stage->job_stage->id, "whole") == 0 ? stage : whole;
+        mixed = strcmp(stage->job_stage->id, "mixed") == 0 ? stage : mixed;
+    }
+    assert_true(whole != NULL && mixed != NULL);
+    assert_string_equal(mixed->estimate.note, "7 linear layers, areas auto");
+    /* 14 linears of at most 24 x 40 floats; one dataset each, where coded ones have eight */
+    const uint64_t more = 14 * (24 * 40 * 4) + 14 * 4096;
+    const uint64_t less = 14 * 8 * 4096;
+    assert_int_equal(mixed->estimate.output_bytes + less, whole->estimate.output_bytes + more);
+    plan_free(&planned);
+}
+
 /* What is refused, its line, and a part of the hint. */
 static const struct {
     const char *stages;
@@ -158,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__the_whole_chain),
+        cmocka_unit_test(test_plan__counts_what_stays_in_float),
         cmocka_unit_test(test_plan__refusals_point_at_their_place),
         cmocka_unit_test(test_plan__warnings),
     };
