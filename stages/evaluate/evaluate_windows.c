@@ -15,9 +15,6 @@ void espl_evaluate_read_tokens(const json_t *description, struct espl_evaluate_t
     tokens->windows = member(description, "windows");
     tokens->sequence_length = member(description, "sequence_length");
     tokens->vocab_size = member(description, "vocab_size");
-    if (tokens->windows == 0) {
-        tokens->sequence_length = 0;
-    }
 }
 
 static enum espl_status choose_length(const struct espl_model_config *config,
@@ -35,7 +32,7 @@ static enum espl_status choose_length(const struct espl_model_config *config,
         }
         *length = tokens->sequence_length;
     } else {
-        *length = asked;
+        *length = asked != 0 ? asked : tokens->sequence_length;
     }
     if (*length == 0) {
         *length = config->max_positions < USUAL_LENGTH ? config->max_positions : USUAL_LENGTH;

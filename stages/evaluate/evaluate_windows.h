@@ -17,7 +17,7 @@ struct espl_evaluate_params {
 struct espl_evaluate_tokens {
     uint64_t count;           /* ids in all */
     uint64_t windows;         /* 0 = running text */
-    uint64_t sequence_length; /* of the windows; 0 = running text */
+    uint64_t sequence_length; /* of the windows; of a running text what it asks for, 0 = nothing */
     uint64_t vocab_size;
 };
 
@@ -28,11 +28,11 @@ struct espl_evaluate_windows {
 
 void espl_evaluate_read_tokens(const json_t *description, struct espl_evaluate_tokens *tokens);
 /** Window length and count. asked_length, asked_windows: parameters, 0 = choose. A running text is
- *  cut into non-overlapping windows of min(2048, max_positions) unless told otherwise, the tail is
- *  dropped; windows that were drawn keep their length. Errors: KIND, blaming the parameter or input
- *  that does not fit: a length above a model's learned positions, a length other than that of drawn
- *  windows, more windows than there are, a text shorter than one window, a tokenizer with more ids
- *  than the model. */
+ *  cut into non-overlapping windows of the length that its stage was given, else min(2048,
+ *  max_positions), the tail is dropped; windows that were drawn keep their length. Errors: KIND,
+ * blaming the parameter or input that does not fit: a length above a model's learned positions, a
+ * length other than that of drawn windows, more windows than there are, a text shorter than one
+ * window, a tokenizer with more ids than the model. */
 enum espl_status espl_evaluate_choose_windows(const struct espl_model_config *config,
                                               const struct espl_evaluate_tokens *tokens,
                                               uint64_t asked_length, uint64_t asked_windows,

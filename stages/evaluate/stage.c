@@ -9,7 +9,7 @@
 
 static const struct espl_param params_table[] = {
     {.name = "sequence_length",
-     .help = "window length; 0 = that of the tokens' windows, else min(2048, model's positions)",
+     .help = "window length; 0 = that of the tokens, else min(2048, model's positions)",
      .unit = "tokens",
      .type = ESPL_PARAM_INT,
      .default_text = "0",
@@ -175,7 +175,7 @@ static enum espl_status evaluate_run(struct espl_stage_ctx *ctx, const void *par
 const struct espl_stage espl_stage_evaluate = {
     .name = "evaluate",
     .summary = "perplexity over a text or accuracy on images, and KL divergence from a base model",
-    .cache_version = 1,
+    .cache_version = 2,
     .flags = 0,
     .params = params_table,
     .params_size = sizeof(struct espl_evaluate_params),

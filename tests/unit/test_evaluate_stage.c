@@ -57,6 +57,26 @@ static void test_choose_windows__running_text(void **state)
     assert_int_equal(windows.windows, 3);
 }
 
+/* The tokens stage takes a length for a whole text, too: it is for the readers. */
+static void test_choose_windows__running_text_with_a_length(void **state)
+{
+    (void)state;
+    struct espl_error err;
+    struct espl_evaluate_windows windows;
+    struct espl_evaluate_tokens tokens;
+    const struct espl_model_config config = some_config(false, 512);
+    json_t *description = json_pack("{s:i, s:i, s:i, s:i}", "count", 2570, "windows", 0,
+                                    "sequence_length", 128, "vocab_size", 90);
+    espl_evaluate_read_tokens(description, &tokens);
+    json_decref(description);
+    require_ok(espl_evaluate_choose_windows(&config, &tokens, 0, 0, &windows, &err), &err);
+    assert_int_equal(windows.sequence_length, 128);
+    assert_int_equal(windows.windows, 20); /* 10 tokens dropped */
+    require_ok(espl_evaluate_choose_windows(&config, &tokens, 256, 0, &windows, &err), &err);
+    assert_int_equal(windows.sequence_length, 256);
+    assert_int_equal(windows.windows, 10);
+}
+
 static void test_choose_windows__before_the_text_is_known(void **state)
 {
     (void)state;
@@ -331,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choose_windows__running_text),
+        cmocka_unit_test(test_choose_windows__running_text_with_a_length),
         cmocka_unit_test(test_choose_windows__before_the_text_is_known),
         cmocka_unit_test(test_choose_windows__drawn_windows_keep_their_length),
         cmocka_unit_test(test_choose_windows__refusals),
