@@ -274,6 +274,33 @@ static void compare_piece(const double *a, const double *b, size_t count,
     out->count += count;
 }
 
+/* Whole words, such as union masks and row orders: a double would not see their lowest bits. */
+static void compare_words(enum espl_dtype dtype, const unsigned char *a, const unsigned char *b,
+                          size_t count, struct espl_tensor_difference *out)
+{
+    /* Turns the order of signed numbers into that of unsigned ones. */
+    const uint64_t flip = dtype == ESPL_DTYPE_I64 ? UINT64_C(1) << 63 : 0;
+    for (size_t i = 0; i < count; ++i) {
+        uint64_t word_a;
+        uint64_t word_b;
+        memcpy(&word_a, a + i * sizeof word_a, sizeof word_a);
+        memcpy(&word_b, b + i * sizeof word_b, sizeof word_b);
+        if (word_a != word_b) {
+            const bool first = (word_a ^ flip) > (word_b ^ flip);
+            const double distance = (double)(first ? word_a - word_b : word_b - word_a);
+            ++out->differing;
+            out->max_abs = distance > out->max_abs ? distance : out->max_abs;
+        }
+    }
+    out->count += count;
+}
+
+static bool holds_words(const struct espl_tensor_info *a, const struct espl_tensor_info *b)
+{
+    return a->dtype == b->dtype && a->packing[0] == '\0' && b->packing[0] == '\0' &&
+           (a->dtype == ESPL_DTYPE_U64 || a->dtype == ESPL_DTYPE_I64);
+}
+
 enum espl_status espl_tensor_compare(struct espl_artifact *a, const struct espl_tensor_info *info_a,
                                      struct espl_artifact *b, const struct espl_tensor_info *info_b,
                                      struct espl_tensor_difference *out, struct espl_error *err)
@@ -295,7 +322,11 @@ enum espl_status espl_tensor_compare(struct espl_artifact *a, const struct espl_
         if (status != ESPL_OK || reader_a.count == 0 || reader_a.count != reader_b.count) {
             break;
         }
-        compare_piece(reader_a.values, reader_b.values, reader_a.count, out);
+        if (holds_words(info_a, info_b)) {
+            compare_words(info_a->dtype, reader_a.raw, reader_b.raw, reader_a.count, out);
+        } else {
+            compare_piece(reader_a.values, reader_b.values, reader_a.count, out);
+        }
     }
     reader_close(&reader_b);
     reader_close(&reader_a);

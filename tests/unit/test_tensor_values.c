@@ -199,6 +199,41 @@ static void test_compare__nan_against_a_number_is_infinite(void **state)
     espl_artifact_close(two);
 }
 
+static struct espl_artifact *make_words(const char *name, enum espl_dtype dtype,
+                                        const uint64_t words[3])
+{
+    const uint64_t shape[] = {3};
+    const struct espl_tensor_info info = espl_tensor_info_make("/x", dtype, 1, shape);
+    return make(name, &info, words);
+}
+
+/* Masks and row orders differ in bits that a double does not hold. */
+static void test_compare__words_to_the_last_bit(void **state)
+{
+    (void)state;
+    static const uint64_t a[] = {UINT64_C(0xfedcba9876543210), 7, UINT64_MAX};
+    static const struct {
+        enum espl_dtype dtype;
+        uint64_t last; /* of the other one */
+        double largest;
+    } cases[] = {{ESPL_DTYPE_U64, UINT64_MAX - 2, 15.0},
+                 {ESPL_DTYPE_I64, 19, 20.0}}; /* -1 against 19 */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        const uint64_t other[] = {a[0] - 15, a[1], cases[i].last};
+        struct espl_artifact *one = make_words("a.h5", cases[i].dtype, a);
+        struct espl_artifact *two = make_words("b.h5", cases[i].dtype, other);
+        struct espl_tensor_difference difference;
+        assert_int_equal(espl_tensor_compare(one, espl_artifact_find(one, "/x"), two,
+                                             espl_artifact_find(two, "/x"), &difference, NULL),
+                         ESPL_OK);
+        assert_int_equal(difference.count, 3);
+        assert_int_equal(difference.differing, 2);
+        assert_true(difference.max_abs == cases[i].largest);
+        espl_artifact_close(one);
+        espl_artifact_close(two);
+    }
+}
+
 /* More rows than one piece holds: 600 rows of 1,000 values. */
 static void test_measure__several_pieces(void **state)
 {
@@ -251,6 +286,7 @@ int main(void)
         WITH_FOLDER(test_first_values__of_packed_rows),
         WITH_FOLDER(test_measure__packed_list),
         WITH_FOLDER(test_compare__counts_and_largest),
+        WITH_FOLDER(test_compare__words_to_the_last_bit),
         WITH_FOLDER(test_compare__nan_against_a_number_is_infinite),
         WITH_FOLDER(test_measure__several_pieces),
         WITH_FOLDER(test_open__impossible_packings),
