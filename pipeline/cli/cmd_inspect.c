@@ -65,19 +65,46 @@ static enum espl_status find_tensor(const struct inspection *inspection,
     return ESPL_OK;
 }
 
+/* "first     1 2 3 ..."; words of 64 bits are masks and packed orders, so unsigned ones are
+ * hexadecimal. */
+static enum espl_status print_first(const struct inspection *inspection,
+                                    const struct espl_tensor_info *info, struct espl_error *err)
+{
+    double values[FIRST_VALUES];
+    uint64_t words[FIRST_VALUES];
+    size_t count = 0;
+    FILE *out = inspection->cli->out;
+    const bool has_words = espl_tensor_has_words(info);
+    const enum espl_status status =
+        has_words
+            ? espl_tensor_first_words(inspection->artifact, info, words, FIRST_VALUES, &count, err)
+            : espl_tensor_first_values(inspection->artifact, info, values, FIRST_VALUES, &count,
+                                       err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    fprintf(out, "first     ");
+    for (size_t i = 0; i < count; ++i) {
+        (void)fputs(i > 0 ? " " : "", out);
+        if (!has_words) {
+            fprintf(out, info->dtype <= ESPL_DTYPE_U32 ? "%.0f" : "%.6g", values[i]);
+        } else if (info->dtype == ESPL_DTYPE_U64) {
+            fprintf(out, "0x%016" PRIx64, words[i]);
+        } else {
+            fprintf(out, "%" PRId64, (int64_t)words[i]);
+        }
+    }
+    fprintf(out, "%s\n", espl_tensor_element_count(info) > count ? " ..." : "");
+    return ESPL_OK;
+}
+
 static enum espl_status print_tensor(const struct inspection *inspection, struct espl_error *err)
 {
     const struct espl_tensor_info *info;
-    double values[FIRST_VALUES];
-    size_t count = 0;
     char shape[ESPL_SHAPE_TEXT];
     char size[ESPL_UNIT_TEXT];
     FILE *out = inspection->cli->out;
     enum espl_status status = find_tensor(inspection, &info, err);
-    if (status == ESPL_OK) {
-        status =
-            espl_tensor_first_values(inspection->artifact, info, values, FIRST_VALUES, &count, err);
-    }
     if (status != ESPL_OK) {
         return status;
     }
@@ -86,13 +113,9 @@ static enum espl_status print_tensor(const struct inspection *inspection, struct
     fprintf(out, "dataset   %s\nshape     %s\ntype      %s%s%s%s   %s\nsha256    %s\n", info->path,
             shape, espl_dtype_name(info->dtype), info->packing[0] != '\0' ? ", packed " : "",
             info->packing, info->external ? ", in a file outside" : "", size, info->sha256);
-    fprintf(out, "first     ");
-    for (size_t i = 0; i < count; ++i) {
-        fprintf(out, "%s%.6g", i > 0 ? " " : "", values[i]);
-    }
-    fprintf(out, "%s\n", espl_tensor_element_count(info) > count ? " ..." : "");
-    if (!inspection->stats) {
-        return ESPL_OK;
+    status = print_first(inspection, info, err);
+    if (status != ESPL_OK || !inspection->stats) {
+        return status;
     }
     struct espl_tensor_stats stats;
     status = espl_tensor_measure(inspection->artifact, info, &stats, err);

@@ -242,9 +242,11 @@ enum espl_status espl_tensor_measure(struct espl_artifact *artifact,
     return status;
 }
 
-enum espl_status espl_tensor_first_values(struct espl_artifact *artifact,
-                                          const struct espl_tensor_info *info, double *values,
-                                          size_t limit, size_t *count, struct espl_error *err)
+/* The first values as numbers, or as the words they are stored in. */
+static enum espl_status read_first(struct espl_artifact *artifact,
+                                   const struct espl_tensor_info *info, double *values,
+                                   uint64_t *words, size_t limit, size_t *count,
+                                   struct espl_error *err)
 {
     struct reader reader;
     *count = 0;
@@ -254,10 +256,38 @@ enum espl_status espl_tensor_first_values(struct espl_artifact *artifact,
     }
     if (status == ESPL_OK && reader.count > 0) {
         *count = reader.count < limit ? reader.count : limit;
-        memcpy(values, reader.values, *count * sizeof *values);
+        if (words != NULL) {
+            memcpy(words, reader.raw, *count * sizeof *words);
+        }
+        if (values != NULL) {
+            memcpy(values, reader.values, *count * sizeof *values);
+        }
     }
     reader_close(&reader);
     return status;
+}
+
+enum espl_status espl_tensor_first_values(struct espl_artifact *artifact,
+                                          const struct espl_tensor_info *info, double *values,
+                                          size_t limit, size_t *count, struct espl_error *err)
+{
+    return read_first(artifact, info, values, NULL, limit, count, err);
+}
+
+bool espl_tensor_has_words(const struct espl_tensor_info *info)
+{
+    return info->packing[0] == '\0' &&
+           (info->dtype == ESPL_DTYPE_U64 || info->dtype == ESPL_DTYPE_I64);
+}
+
+enum espl_status espl_tensor_first_words(struct espl_artifact *artifact,
+                                         const struct espl_tensor_info *info, uint64_t *words,
+                                         size_t limit, size_t *count, struct espl_error *err)
+{
+    if (!espl_tensor_has_words(info)) {
+        return espl_fail(err, ESPL_E_INTERNAL, "'%s' has no 64-bit words", info->path);
+    }
+    return read_first(artifact, info, NULL, words, limit, count, err);
 }
 
 static void compare_piece(const double *a, const double *b, size_t count,
@@ -295,12 +325,6 @@ static void compare_words(enum espl_dtype dtype, const unsigned char *a, const u
     out->count += count;
 }
 
-static bool holds_words(const struct espl_tensor_info *a, const struct espl_tensor_info *b)
-{
-    return a->dtype == b->dtype && a->packing[0] == '\0' && b->packing[0] == '\0' &&
-           (a->dtype == ESPL_DTYPE_U64 || a->dtype == ESPL_DTYPE_I64);
-}
-
 enum espl_status espl_tensor_compare(struct espl_artifact *a, const struct espl_tensor_info *info_a,
                                      struct espl_artifact *b, const struct espl_tensor_info *info_b,
                                      struct espl_tensor_difference *out, struct espl_error *err)
@@ -322,7 +346,8 @@ enum espl_status espl_tensor_compare(struct espl_artifact *a, const struct espl_
         if (status != ESPL_OK || reader_a.count == 0 || reader_a.count != reader_b.count) {
             break;
         }
-        if (holds_words(info_a, info_b)) {
+        if (info_a->dtype == info_b->dtype && espl_tensor_has_words(info_a) &&
+            espl_tensor_has_words(info_b)) {
             compare_words(info_a->dtype, reader_a.raw, reader_b.raw, reader_a.count, out);
         } else {
             compare_piece(reader_a.values, reader_b.values, reader_a.count, out);

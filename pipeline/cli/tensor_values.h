@@ -24,6 +24,13 @@ enum espl_status espl_tensor_first_values(struct espl_artifact *artifact,
                                           const struct espl_tensor_info *info, double *values,
                                           size_t limit, size_t *count, struct espl_error *err);
 
+/** Elements that a double does not hold to the last bit: union masks, row orders. */
+bool espl_tensor_has_words(const struct espl_tensor_info *info);
+/** espl_tensor_first_values() of these, exact; I64 as its two's complement. */
+enum espl_status espl_tensor_first_words(struct espl_artifact *artifact,
+                                         const struct espl_tensor_info *info, uint64_t *words,
+                                         size_t limit, size_t *count, struct espl_error *err);
+
 struct espl_tensor_difference {
     uint64_t count;     /* elements compared */
     uint64_t differing; /* of them; NaN equals NaN here */

@@ -80,6 +80,23 @@ static void test_first_values__of_every_type(void **state)
     }
 }
 
+static void test_first_words__to_the_last_bit(void **state)
+{
+    (void)state;
+    static const uint64_t words[] = {UINT64_C(0xFEDCBA9876543211), 7};
+    const uint64_t shape[] = {2};
+    const struct espl_tensor_info info = espl_tensor_info_make("/x", ESPL_DTYPE_U64, 1, shape);
+    struct espl_artifact *artifact = make("w.h5", &info, words);
+    uint64_t read[8];
+    size_t count = 0;
+    assert_int_equal(espl_tensor_first_words(artifact, espl_artifact_find(artifact, "/x"), read, 8,
+                                             &count, NULL),
+                     ESPL_OK);
+    assert_int_equal(count, 2);
+    assert_memory_equal(read, words, sizeof words);
+    espl_artifact_close(artifact);
+}
+
 /* Two rows of eleven bits in two bytes each; the pad bits are not elements. */
 static void test_measure__bit_masks(void **state)
 {
@@ -282,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_measure__counts_and_range),
         WITH_FOLDER(test_first_values__of_every_type),
+        WITH_FOLDER(test_first_words__to_the_last_bit),
         WITH_FOLDER(test_measure__bit_masks),
         WITH_FOLDER(test_first_values__of_packed_rows),
         WITH_FOLDER(test_measure__packed_list),
