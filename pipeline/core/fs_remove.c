@@ -42,8 +42,14 @@ static int remove_contents(int fd, unsigned depth)
 /* Deletes one file or folder below `parent`. A name that is gone already is success. */
 static int remove_entry(int parent, const char *name, unsigned depth)
 {
+    struct stat info;
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) {
         return 0;
+    }
+    /* A read-only file system says so before it looks for the name. */
+    if (errno == EROFS) {
+        return fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT ? 0
+                                                                                         : EROFS;
     }
     /* Linux says EISDIR for a folder, POSIX EPERM. */
     if (errno != EISDIR && errno != EPERM) {
