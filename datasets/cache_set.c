@@ -69,6 +69,18 @@ static enum espl_status fill_folder(const char *folder, const json_t *descriptio
     return status == ESPL_OK ? espl_fs_write_file(path, text, strlen(text), err) : status;
 }
 
+static enum espl_status publish_folder(const char *private_folder, const char *folder,
+                                       struct espl_error *err)
+{
+    if (rename(private_folder, folder) == 0) {
+        return ESPL_OK;
+    }
+    const int reason = errno;
+    /* Another process may have made the same folder meanwhile: then ours is not needed. */
+    return espl_fs_is_dir(folder) ? ESPL_OK
+                                  : espl_fail_errno(err, reason, "cannot publish '%s'", folder);
+}
+
 enum espl_status espl_cache_publish_set(const struct espl_cache *cache, const char *name,
                                         const json_t *description, struct espl_error *err)
 {
@@ -99,9 +111,8 @@ enum espl_status espl_cache_publish_set(const struct espl_cache *cache, const ch
         if (status == ESPL_OK) {
             status = fill_folder(private_folder, description, text, err);
         }
-        /* Another process may have made the same folder meanwhile: then ours is not needed. */
-        if (status == ESPL_OK && rename(private_folder, folder) != 0 && !espl_fs_is_dir(folder)) {
-            status = espl_fail_errno(err, errno, "cannot publish '%s'", folder);
+        if (status == ESPL_OK) {
+            status = publish_folder(private_folder, folder, err);
         }
         (void)espl_fs_remove_tree(private_folder, NULL); /* gone already after the rename */
     }
