@@ -205,7 +205,7 @@ static enum espl_status read_table(struct espl_stage_ctx *ctx, const struct late
     if (status != ESPL_OK) {
         return status;
     }
-    json_t *json = json_loadb(text, len, 0, &where);
+    json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (json == NULL) {
         return espl_fail(err, ESPL_E_CORRUPT, "latency table '%s' is no JSON: line %d: %s",
