@@ -104,3 +104,25 @@ void espl_source_free(struct espl_source *source)
     source->paths = NULL;
     source->count = 0;
 }
+
+bool espl_source_may_be_name(const char *text)
+{
+    return text[0] != '\0' && strpbrk(text, "/.") == NULL;
+}
+
+void espl_source_hint(const char *path, const char *parameter, struct espl_error *err)
+{
+    struct espl_source source;
+    if (espl_fs_exists(path)) {
+        return;
+    }
+    if (espl_source_find(path, &source, NULL) == ESPL_OK) {
+        (void)espl_hint(err, "'%s' was fetched: name it with '%s: %s'", path, parameter, path);
+        espl_source_free(&source);
+    } else if (espl_source_may_be_name(path)) {
+        (void)espl_hint(err,
+                        "looked relative to the current folder; a set that `espalier fetch` "
+                        "brought is named with '%s: %s'",
+                        parameter, path);
+    }
+}

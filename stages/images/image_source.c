@@ -1,6 +1,7 @@
 #include "stages/images/image_source.h"
 
 #include "core/fs.h"
+#include "datasets/image_cifar.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,26 +15,36 @@
 #define RANK_GREY     3u
 #define RANK_COLOURED 4u
 
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t len = strlen(path);
+    const size_t tail = strlen(ending);
+    return len > tail && strcasecmp(path + len - tail, ending) == 0;
+}
+
 enum espl_image_form espl_image_form_of(const char *path)
 {
     static const char *const endings[] = {".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tar.zst",
                                           ".tgz", ".txz",    ".tbz2",   ".zip"};
-    const size_t len = strlen(path);
     if (espl_fs_is_dir(path)) {
         return ESPL_IMAGE_FOLDER;
     }
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        const size_t tail = strlen(endings[i]);
-        if (len > tail && strcasecmp(path + len - tail, endings[i]) == 0) {
+        if (ends_with(path, endings[i])) {
             return ESPL_IMAGE_ARCHIVE;
         }
     }
-    return ESPL_IMAGE_IDX;
+    return ends_with(path, ".bin") ? ESPL_IMAGE_CIFAR : ESPL_IMAGE_IDX;
+}
+
+bool espl_image_form_is_table(enum espl_image_form form)
+{
+    return form == ESPL_IMAGE_IDX || form == ESPL_IMAGE_CIFAR;
 }
 
 const char *espl_image_form_name(enum espl_image_form form)
 {
-    static const char *const names[] = {"folder", "archive", "idx"};
+    static const char *const names[] = {"folder", "archive", "idx", "cifar"};
     return names[form];
 }
 
@@ -41,15 +52,16 @@ enum espl_status espl_image_source_check(const struct espl_image_params *params,
                                          struct espl_error *err)
 {
     const enum espl_image_form form = espl_image_form_of(params->source);
-    if (form == ESPL_IMAGE_IDX && params->subset != NULL) {
+    if (espl_image_form_is_table(form) && params->subset != NULL) {
         (void)espl_fail(err, ESPL_E_JOB, "'subset' is for folders and archives, '%s' is neither",
                         params->source);
         return espl_blame(err, "param:subset");
     }
     if (form != ESPL_IMAGE_IDX && params->labels != NULL) {
-        (void)espl_fail(err, ESPL_E_JOB,
-                        "'labels' are for idx files; the classes of a %s are its folders",
-                        espl_image_form_name(form));
+        (void)espl_fail(err, ESPL_E_JOB, "'labels' are for idx files; %s",
+                        form == ESPL_IMAGE_CIFAR ? "a file of CIFAR-10 has its own"
+                                                 : "the classes of a folder or archive are its "
+                                                   "folders");
         return espl_blame(err, "param:labels");
     }
     return ESPL_OK;
@@ -121,6 +133,44 @@ static enum espl_status open_idx(const struct espl_image_params *params,
     return params->labels != NULL ? read_labels(params->labels, source, err) : ESPL_OK;
 }
 
+/* The same struct as idx files have, as if there had been two of them. */
+static enum espl_status open_cifar(const char *path, struct espl_image_source *source,
+                                   struct espl_error *err)
+{
+    uint8_t *pixels = NULL;
+    uint8_t *labels = NULL;
+    size_t count = 0;
+    const enum espl_status status = espl_cifar_read(path, IDX_LIMIT, &pixels, &labels, &count, err);
+    if (status != ESPL_OK) {
+        (void)espl_hint(err, "*.bin is read as a binary file of CIFAR-10");
+        return espl_blame(err, "param:source");
+    }
+    source->picture_bytes = (char *)pixels;
+    source->label_bytes = (char *)labels;
+    source->pictures = (struct espl_idx){
+        .rank = RANK_COLOURED,
+        .shape = {count, ESPL_CIFAR_SIDE, ESPL_CIFAR_SIDE, ESPL_CIFAR_CHANNELS},
+        .values = pixels,
+    };
+    source->labels = (struct espl_idx){.rank = 1, .shape = {count}, .values = labels};
+    source->count = count;
+    source->classes = ESPL_CIFAR_CLASSES;
+    return ESPL_OK;
+}
+
+static enum espl_status open_form(const struct espl_image_params *params,
+                                  struct espl_image_source *source, struct espl_error *err)
+{
+    switch (source->form) {
+    case ESPL_IMAGE_IDX:
+        return open_idx(params, source, err);
+    case ESPL_IMAGE_CIFAR:
+        return open_cifar(params->source, source, err);
+    default:
+        return open_list(params, source, err);
+    }
+}
+
 enum espl_status espl_image_source_open(const struct espl_image_params *params,
                                         struct espl_image_source *source, struct espl_error *err)
 {
@@ -129,8 +179,7 @@ enum espl_status espl_image_source_open(const struct espl_image_params *params,
     source->form = espl_image_form_of(params->source);
     enum espl_status status = espl_image_source_check(params, err);
     if (status == ESPL_OK) {
-        status = source->form == ESPL_IMAGE_IDX ? open_idx(params, source, err)
-                                                : open_list(params, source, err);
+        status = open_form(params, source, err);
     }
     if (status != ESPL_OK) {
         espl_image_source_close(source);

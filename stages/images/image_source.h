@@ -7,7 +7,12 @@
 #include "datasets/image_list.h"
 #include "stages/images/image_setup.h"
 
-enum espl_image_form { ESPL_IMAGE_FOLDER, ESPL_IMAGE_ARCHIVE, ESPL_IMAGE_IDX };
+enum espl_image_form {
+    ESPL_IMAGE_FOLDER,
+    ESPL_IMAGE_ARCHIVE,
+    ESPL_IMAGE_IDX,
+    ESPL_IMAGE_CIFAR /* labels and pictures in one file; in memory like idx */
+};
 
 struct espl_image_source {
     enum espl_image_form form;
@@ -16,14 +21,17 @@ struct espl_image_source {
     uint64_t classes; /* 0 = no labels */
     /* folder, archive */
     struct espl_image_list *list;
-    /* idx */
+    /* idx, cifar */
     char *picture_bytes, *label_bytes;
     struct espl_idx pictures, labels; /* labels.values NULL without */
 };
 
-/** By name: *.tar, *.zip, *.tar.xz and so on are archives, folders are folders, all else is idx. */
+/** By name: *.tar, *.zip, *.tar.xz and so on are archives, *.bin files of CIFAR-10, folders are
+ *  folders, all else is idx. */
 enum espl_image_form espl_image_form_of(const char *path);
-/** "folder", "archive", "idx" */
+/** Are the pictures all in one file, of the size that it says? */
+bool espl_image_form_is_table(enum espl_image_form form);
+/** "folder", "archive", "idx", "cifar" */
 const char *espl_image_form_name(enum espl_image_form form);
 /** JOB when labels or subset do not belong to the form. */
 enum espl_status espl_image_source_check(const struct espl_image_params *params,

@@ -4,6 +4,7 @@
 
 #include "model/model.h"
 #include "stages/images/image_choice.h"
+#include "stages/images/image_find.h"
 #include "stages/images/image_source.h"
 
 #include <stdio.h>
@@ -14,14 +15,15 @@ enum { MOST_IMAGES = 1 << 24, LARGEST_SIZE = 4096 };
 static const struct espl_param params_table[] = {
     {.name = "source",
      .help =
-         "folder with a folder for each class, archive of one (tar, zip; .xz .gz .bz2 .zst), or "
-         "idx file of pictures (plain or compressed)",
+         "folder with a folder for each class, archive of one (tar, zip; .xz .gz .bz2 .zst), idx "
+         "file of pictures (plain or compressed), binary file of CIFAR-10 (*.bin), or a set that "
+         "`espalier fetch` brought: fashion-mnist, cifar-10/data_batch_1.bin",
      .unit = "",
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_INPUT_PATH,
      .offset = offsetof(struct espl_image_params, source)},
     {.name = "labels",
-     .help = "idx file of labels, for an idx file of pictures",
+     .help = "idx file of labels (a path or SET/FILE), for an idx file of pictures",
      .unit = "",
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
@@ -187,8 +189,11 @@ static enum espl_status plan_files(struct espl_plan_ctx *ctx,
     struct espl_image_source source;
     char digest[ESPL_SHA256_HEX];
     enum espl_status status = ESPL_OK;
-    if (espl_image_form_of(params->source) != ESPL_IMAGE_FOLDER) {
-        status = espl_plan_add_file(ctx, "pictures", params->source, err);
+    const enum espl_image_form form = espl_image_form_of(params->source);
+    if (form != ESPL_IMAGE_FOLDER) {
+        /* The name decides what bytes mean here, so that it must show in the key. */
+        const char *const role = form == ESPL_IMAGE_CIFAR ? "CIFAR-10" : "pictures";
+        status = espl_plan_add_file(ctx, role, params->source, err);
         if (status != ESPL_OK) {
             return espl_blame(err, "param:source");
         }
@@ -208,17 +213,18 @@ static enum espl_status plan_files(struct espl_plan_ctx *ctx,
     return status == ESPL_OK ? status : espl_blame(err, "param:source");
 }
 
-static enum espl_status images_plan(struct espl_plan_ctx *ctx, const void *raw_params,
-                                    struct espl_estimate *est, struct espl_error *err)
+/* params: paths only. */
+static enum espl_status plan_found(struct espl_plan_ctx *ctx,
+                                   const struct espl_image_params *params,
+                                   struct espl_estimate *est, struct espl_error *err)
 {
-    const struct espl_image_params *params = raw_params;
-    const bool idx = espl_image_form_of(params->source) == ESPL_IMAGE_IDX;
+    const bool own_size = espl_image_form_is_table(espl_image_form_of(params->source));
     struct espl_image_setup setup;
     enum espl_status status = espl_image_source_check(params, err);
     if (status == ESPL_OK) {
         status = setup_from_model(espl_plan_input(ctx, "model"), params, &setup, err);
     }
-    if (status == ESPL_OK && !idx && (setup.fit.size == 0 || setup.fit.channels == 0)) {
+    if (status == ESPL_OK && !own_size && (setup.fit.size == 0 || setup.fit.channels == 0)) {
         (void)espl_fail(err, ESPL_E_JOB, "which size? no model is connected and '%s' is not given",
                         setup.fit.size == 0 ? "size" : "channels");
         (void)espl_hint(err, "in: {model: <stage>}, or size: 224 and channels: 3");
@@ -241,6 +247,20 @@ static enum espl_status images_plan(struct espl_plan_ctx *ctx, const void *raw_p
     est->output_bytes = bytes * (uint64_t)params->count;
     est->host_bytes = (uint64_t)256 << 20;
     return ESPL_OK;
+}
+
+static enum espl_status images_plan(struct espl_plan_ctx *ctx, const void *raw_params,
+                                    struct espl_estimate *est, struct espl_error *err)
+{
+    struct espl_image_params params = *(const struct espl_image_params *)raw_params;
+    struct espl_image_found found;
+    enum espl_status status = espl_image_find(&params, &found, err);
+    if (status == ESPL_OK) {
+        status = plan_found(ctx, &params, est, err);
+    }
+    espl_image_found_blame(&found, status, err);
+    espl_image_found_free(&found);
+    return status;
 }
 
 /* ---- run ---- */
@@ -362,11 +382,16 @@ static enum espl_status report(const struct job *job, struct espl_error *err)
     return status;
 }
 
-static enum espl_status images_run(struct espl_stage_ctx *ctx, const void *params,
+static enum espl_status images_run(struct espl_stage_ctx *ctx, const void *raw_params,
                                    struct espl_error *err)
 {
-    struct job job = {.ctx = ctx, .params = params};
-    enum espl_status status = open_job(&job, err);
+    struct espl_image_params params = *(const struct espl_image_params *)raw_params;
+    struct espl_image_found found;
+    struct job job = {.ctx = ctx, .params = &params};
+    enum espl_status status = espl_image_find(&params, &found, err);
+    if (status == ESPL_OK) {
+        status = open_job(&job, err);
+    }
     if (status == ESPL_OK) {
         status = espl_image_choice_make(job.params, job.source.count, &job.choice, err);
     }
@@ -389,6 +414,8 @@ static enum espl_status images_run(struct espl_stage_ctx *ctx, const void *param
     espl_image_choice_free(&job.choice);
     espl_image_source_close(&job.source);
     free(job.pixels);
+    espl_image_found_blame(&found, status, err);
+    espl_image_found_free(&found);
     return status;
 }
 

@@ -87,7 +87,12 @@ static enum espl_status open_folder(const struct import_params *params, const ch
         return espl_hint(err, "checkpoint: folder, or source: name of a fetched model");
     }
     if (params->checkpoint != NULL) {
-        return espl_import_checkpoint_open(params->checkpoint, arch, checkpoint, err);
+        const enum espl_status status =
+            espl_import_checkpoint_open(params->checkpoint, arch, checkpoint, err);
+        if (status == ESPL_E_NOTFOUND) {
+            espl_source_hint(params->checkpoint, "source", err);
+        }
+        return status;
     }
     enum espl_status status = espl_source_find(params->source, &source, err);
     if (status == ESPL_OK) {

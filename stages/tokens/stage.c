@@ -182,6 +182,9 @@ static enum espl_status plan_files(struct espl_plan_ctx *ctx, const struct param
         if (status == ESPL_OK && config_path[0] != '\0') {
             status = espl_plan_add_file(ctx, "tokenizer-config", config_path, err);
         }
+        if (status == ESPL_E_NOTFOUND) {
+            espl_source_hint(params->tokenizer, "tokenizer_source", err);
+        }
         if (status != ESPL_OK) {
             return blame(err, status, "param:tokenizer");
         }
@@ -196,6 +199,9 @@ static enum espl_status plan_files(struct espl_plan_ctx *ctx, const struct param
             status = espl_fs_file_size(paths[i], &size, err);
         }
         *text_bytes += size;
+        if (status == ESPL_E_NOTFOUND && text) {
+            espl_source_hint(paths[i], "source", err);
+        }
     }
     return blame(err, status, text ? "param:text" : "param:ids");
 }

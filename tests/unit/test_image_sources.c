@@ -1,5 +1,6 @@
 /* Where pictures come from: idx files, archives, folders. */
 #include "core/fs.h"
+#include "datasets/image_cifar.h"
 #include "datasets/image_idx.h"
 #include "datasets/image_list.h"
 #include "support/temp_folder.h"
@@ -349,12 +350,77 @@ static void test_list__unlabelled(void **state)
     temp_folder_remove(dir);
 }
 
+/* ---- CIFAR-10 ---- */
+
+/* Red 1, green 2 and blue 3 of the first pixel, 9 as the blue of the last one. */
+static void test_cifar(void **state)
+{
+    (void)state;
+    static uint8_t bytes[2 * ESPL_CIFAR_RECORD];
+    static uint8_t pixels[2 * ESPL_CIFAR_PIXELS];
+    uint8_t labels[2];
+    size_t count = 0;
+    struct espl_error err = {0};
+    uint8_t *const second = bytes + 3073;
+    bytes[0] = 7;
+    second[0] = 9;
+    second[1] = 1;
+    second[1 + 1024] = 2;
+    second[1 + 2048] = 3;
+    second[3072] = 9;
+    assert_int_equal(espl_cifar_count(sizeof bytes, &count, &err), ESPL_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(espl_cifar_split(bytes, count, pixels, labels, &err), ESPL_OK);
+    assert_int_equal(labels[0], 7);
+    assert_int_equal(labels[1], 9);
+    assert_memory_equal(pixels + 3072, "\1\2\3\0", 4);
+    assert_int_equal(pixels[2 * 3072 - 1], 9);
+    assert_int_equal(pixels[3071], 0);
+
+    second[0] = 10;
+    assert_int_equal(espl_cifar_split(bytes, count, pixels, labels, &err), ESPL_E_CORRUPT);
+    assert_string_equal(err.message, "label 10 of record 1 is not below 10");
+    assert_int_equal(espl_cifar_count(0, &count, &err), ESPL_E_CORRUPT);
+    assert_int_equal(espl_cifar_count(3072, &count, &err), ESPL_E_CORRUPT);
+    assert_string_equal(err.message, "its 3072 bytes are not records of 3073 (a label and 32 x 32 "
+                                     "x 3 pixels)");
+}
+
+static void test_cifar__file(void **state)
+{
+    (void)state;
+    static uint8_t bytes[ESPL_CIFAR_RECORD] = {4};
+    char dir[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    uint8_t *pixels = NULL;
+    uint8_t *labels = NULL;
+    size_t count = 0;
+    struct espl_error err = {0};
+    temp_folder_make(dir);
+    join(path, dir, "batch.bin");
+    assert_int_equal(espl_fs_write_file(path, bytes, sizeof bytes, NULL), ESPL_OK);
+    assert_int_equal(espl_cifar_read(path, 1 << 20, &pixels, &labels, &count, &err), ESPL_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(labels[0], 4);
+    free(pixels);
+    free(labels);
+    bytes[0] = 200;
+    assert_int_equal(espl_fs_write_file(path, bytes, sizeof bytes, NULL), ESPL_OK);
+    assert_int_equal(espl_cifar_read(path, 1 << 20, &pixels, &labels, &count, &err),
+                     ESPL_E_CORRUPT);
+    assert_null(pixels);
+    assert_non_null(strstr(err.context, "batch.bin"));
+    temp_folder_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idx),
         cmocka_unit_test(test_idx__refusals),
         cmocka_unit_test(test_idx__file),
+        cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_cifar__file),
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_archive__unsafe),
         cmocka_unit_test(test_archive__bounds),
