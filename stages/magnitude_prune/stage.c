@@ -26,6 +26,7 @@ static const char *const scope_choices[] = {"matrix", "row", NULL};
 static const struct espl_param params_table[] = {
     {ESPL_PARAM_SPARSITY, .offset = offsetof(struct magnitude_params, common.sparsity)},
     {ESPL_PARAM_PATTERN, .offset = offsetof(struct magnitude_params, common.pattern)},
+    {ESPL_PARAM_VECTOR, .offset = offsetof(struct magnitude_params, common.vector)},
     {ESPL_PARAM_TAIL, .offset = offsetof(struct magnitude_params, common.tail)},
     {.name = "scope",
      .help = "unstructured: weights compete within their matrix, or within their output row",
@@ -81,6 +82,19 @@ static enum espl_status check_scope(const struct magnitude_params *params, struc
     return ESPL_OK;
 }
 
+/* Bytes of the two buffers beyond the usual pieces: rows that share a pattern stay together. */
+static uint64_t span_bytes(const struct espl_prune_params *common,
+                           const struct espl_prune_selection *selection)
+{
+    uint64_t cols = 0;
+    for (size_t i = 0; i < selection->count; i++) {
+        const uint64_t here = selection->linears[i].spec.shape[1];
+        cols = selection->linears[i].selected && here > cols ? here : cols;
+    }
+    const uint64_t bytes = cols * sizeof(float) * espl_prune_row_span(common);
+    return bytes > PIECE_BYTES ? 2 * (bytes - PIECE_BYTES) : 0;
+}
+
 static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
                              struct espl_estimate *est, struct espl_error *err)
 {
@@ -103,7 +117,8 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
         /* Pieces of weights, the masks of one layer, and what the libraries keep; measured peak of
          * an 8B model: 37 MB. */
         est->host_bytes = 3 * (uint64_t)PIECE_BYTES + ((uint64_t)32 << 20) +
-                          selection.selected_mask_bytes / (selection.selected_layers + 1);
+                          selection.selected_mask_bytes / (selection.selected_layers + 1) +
+                          span_bytes(&params->common, &selection);
         est->flop = 3.0 * (double)selection.selected_elements;
         (void)snprintf(est->note, sizeof est->note, "%zu of %zu linear layers", selection.selected,
                        selection.all_linears);
@@ -154,8 +169,7 @@ static enum espl_status open_run(struct magnitude_run *run, struct espl_error *e
         return espl_fail(err, ESPL_E_NOMEM, "rows of %zu columns do not fit in memory", run->cols);
     }
     run->ones = malloc(run->buf_len);
-    if (!espl_mul_size(run->buf_len, espl_align_row_span(&run->params->common.align),
-                       &run->buf_len)) {
+    if (!espl_mul_size(run->buf_len, espl_prune_row_span(&run->params->common), &run->buf_len)) {
         return espl_fail(err, ESPL_E_NOMEM, "rows of %zu columns do not fit in memory", run->cols);
     }
     run->buf_len = run->buf_len > PIECE_BYTES ? run->buf_len : PIECE_BYTES;
@@ -271,8 +285,8 @@ static enum espl_status mask_piece(struct magnitude_run *run, const struct espl_
         return status;
     }
     if (common->pattern.m > 0) {
-        return ops->nm_mask(run->backend, &shape, run->score, common->pattern.n, common->pattern.m,
-                            common->tail == ESPL_PRUNE_TAIL_DENSE, mask, err);
+        const struct espl_nm_choice choice = espl_prune_nm_choice(common);
+        return espl_align_nm_mask(run->backend, &choice, &shape, run->score, mask, err);
     }
     return espl_align_row_mask(run->backend, &common->align, &shape, run->score, common->sparsity,
                                mask, err);
@@ -282,7 +296,7 @@ static enum espl_status mask_rows(struct magnitude_run *run, const struct espl_t
                                   uint8_t *mask, struct espl_error *err)
 {
     const size_t cols = (size_t)spec->shape[1];
-    const size_t span = espl_align_row_span(&run->params->common.align);
+    const size_t span = espl_prune_row_span(&run->params->common);
     const size_t rows_per_piece = run->buf_len / (cols * sizeof(float)) / span * span;
     enum espl_status status = ESPL_OK;
     for (uint64_t row = 0; row < spec->shape[0] && status == ESPL_OK; row += rows_per_piece) {

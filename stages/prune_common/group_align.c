@@ -194,6 +194,78 @@ static enum espl_status mask_rows(struct espl_backend *backend,
         backend, shape, score, espl_prune_row_count(shape->cols, sparsity), mask, err);
 }
 
+/* Room for the scores and the mask of the groups of a matrix. */
+struct group_room {
+    struct espl_matrix_shape groups;
+    float *sums;
+    uint8_t *mask;
+};
+
+static enum espl_status make_room(const struct espl_align *align,
+                                  const struct espl_matrix_shape *shape, struct group_room *room,
+                                  struct espl_error *err)
+{
+    const struct espl_matrix_shape groups = espl_align_groups(align, shape);
+    room->groups = groups;
+    room->sums = malloc(groups.rows * groups.cols * sizeof *room->sums);
+    room->mask = malloc(groups.rows * espl_mask_stride(groups.cols));
+    return room->sums != NULL && room->mask != NULL
+               ? ESPL_OK
+               : espl_fail(err, ESPL_E_NOMEM, "no memory for the scores of %zu groups",
+                           groups.rows * groups.cols);
+}
+
+static void free_room(struct group_room *room)
+{
+    free(room->sums);
+    free(room->mask);
+}
+
+/* One pattern for every `vector` rows, which divides them. */
+static enum espl_status shared_nm_mask(struct espl_backend *backend,
+                                       const struct espl_nm_choice *choice, size_t vector,
+                                       const struct espl_matrix_shape *shape, const float *score,
+                                       uint8_t *mask, struct espl_error *err)
+{
+    const struct espl_align align = {.grid = {(uint32_t)vector, 1}, .form = ESPL_ALIGN_BLOCK};
+    struct group_room room;
+    enum espl_status status = make_room(&align, shape, &room, err);
+    if (status == ESPL_OK) {
+        espl_align_sum(&align, shape, score, room.sums);
+        status = espl_backend_ops(backend)->nm_mask(backend, &room.groups, room.sums,
+                                                    choice->pattern.n, choice->pattern.m,
+                                                    choice->keep_tail, room.mask, err);
+    }
+    if (status == ESPL_OK) {
+        espl_align_spread(&align, shape, room.mask, mask);
+    }
+    free_room(&room);
+    return status;
+}
+
+enum espl_status espl_align_nm_mask(struct espl_backend *backend,
+                                    const struct espl_nm_choice *choice,
+                                    const struct espl_matrix_shape *shape, const float *score,
+                                    uint8_t *mask, struct espl_error *err)
+{
+    if (choice->vector <= 1) {
+        return espl_backend_ops(backend)->nm_mask(backend, shape, score, choice->pattern.n,
+                                                  choice->pattern.m, choice->keep_tail, mask, err);
+    }
+    const struct espl_matrix_shape whole = {shape->rows / choice->vector * choice->vector,
+                                            shape->cols};
+    const struct espl_matrix_shape rest = {shape->rows - whole.rows, shape->cols};
+    enum espl_status status = ESPL_OK;
+    if (whole.rows > 0) {
+        status = shared_nm_mask(backend, choice, choice->vector, &whole, score, mask, err);
+    }
+    if (status == ESPL_OK && rest.rows > 0) {
+        status = shared_nm_mask(backend, choice, rest.rows, &rest, score + whole.rows * shape->cols,
+                                mask + whole.rows * espl_mask_stride(shape->cols), err);
+    }
+    return status;
+}
+
 enum espl_status espl_align_row_mask(struct espl_backend *backend, const struct espl_align *align,
                                      const struct espl_matrix_shape *shape, const float *score,
                                      double sparsity, uint8_t *mask, struct espl_error *err)
@@ -205,22 +277,15 @@ enum espl_status espl_align_row_mask(struct espl_backend *backend, const struct 
         }
         return status;
     }
-    const struct espl_matrix_shape groups = espl_align_groups(align, shape);
-    float *sums = malloc(groups.rows * groups.cols * sizeof *sums);
-    uint8_t *group_mask = malloc(groups.rows * espl_mask_stride(groups.cols));
-    enum espl_status status =
-        sums == NULL || group_mask == NULL
-            ? espl_fail(err, ESPL_E_NOMEM, "no memory for the scores of %zu groups",
-                        groups.rows * groups.cols)
-            : ESPL_OK;
+    struct group_room room;
+    enum espl_status status = make_room(align, shape, &room, err);
     if (status == ESPL_OK) {
-        espl_align_sum(align, shape, score, sums);
-        status = mask_rows(backend, &groups, sums, sparsity, group_mask, err);
+        espl_align_sum(align, shape, score, room.sums);
+        status = mask_rows(backend, &room.groups, room.sums, sparsity, room.mask, err);
     }
     if (status == ESPL_OK) {
-        espl_align_spread(align, shape, group_mask, mask);
+        espl_align_spread(align, shape, room.mask, mask);
     }
-    free(sums);
-    free(group_mask);
+    free_room(&room);
     return status;
 }

@@ -65,4 +65,21 @@ enum espl_status espl_align_row_mask(struct espl_backend *backend, const struct 
                                      const struct espl_matrix_shape *shape, const float *score,
                                      double sparsity, uint8_t *mask, struct espl_error *err);
 
+/** N:M patterns, perhaps shared by rows. */
+struct espl_nm_choice {
+    struct espl_nm pattern; /* keep n of every m columns */
+    bool keep_tail;         /* a short last window stays dense, else there must be none */
+    size_t vector;          /* neighbouring rows with one pattern; 0 and 1 = each row has its own */
+};
+
+/** mask (rows, stride) by scores (rows, cols): of every aligned window the n weights with the
+ *  largest scores stay; of equal ones the lower column goes first. Rows that share a pattern are
+ *  judged by the sums of their scores, made like espl_align_sum(); the last group takes what rows
+ *  are left. Pieces of a matrix must start at multiples of `vector`. Errors: NOMEM, and what the
+ * backend gives. */
+enum espl_status espl_align_nm_mask(struct espl_backend *backend,
+                                    const struct espl_nm_choice *choice,
+                                    const struct espl_matrix_shape *shape, const float *score,
+                                    uint8_t *mask, struct espl_error *err);
+
 #endif

@@ -19,6 +19,12 @@
     .help = "N:M, keeps N of every M consecutive input columns; none = unstructured",              \
     .unit = "", .type = ESPL_PARAM_NM, .flags = ESPL_PARAM_NULLABLE_NM, .default_text = "none"
 
+#define ESPL_PARAM_VECTOR                                                                          \
+    .name = "vector",                                                                              \
+    .help = "with a pattern: neighbouring output channels that share it, judged by the sum of "    \
+            "their scores; 1 = every channel has its own",                                         \
+    .unit = "channels", .type = ESPL_PARAM_INT, .default_text = "1", .min = 1.0, .max = 1024.0
+
 #define ESPL_PARAM_TAIL                                                                            \
     .name = "tail",                                                                                \
     .help = "columns that M does not divide: refuse them, or keep the last ones dense",            \

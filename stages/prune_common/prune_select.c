@@ -155,12 +155,38 @@ static enum espl_status check_align(const struct espl_prune_params *params,
     return check_shapes(&params->align, selection, err);
 }
 
+static enum espl_status check_vector(const struct espl_prune_params *params, struct espl_error *err)
+{
+    if (params->vector <= 1 || params->pattern.m > 0) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_JOB, "vector %lld needs a pattern for the rows to share",
+              (long long)params->vector);
+    espl_hint(err, "add 'pattern: N:M'; without a pattern 'align' groups weights");
+    return espl_blame(err, "param:vector");
+}
+
+struct espl_nm_choice espl_prune_nm_choice(const struct espl_prune_params *params)
+{
+    return (struct espl_nm_choice){.pattern = params->pattern,
+                                   .keep_tail = params->tail == ESPL_PRUNE_TAIL_DENSE,
+                                   .vector = (size_t)params->vector};
+}
+
+size_t espl_prune_row_span(const struct espl_prune_params *params)
+{
+    return params->vector > 1 ? (size_t)params->vector : espl_align_row_span(&params->align);
+}
+
 enum espl_status espl_prune_select(const struct espl_model_config *config,
                                    const struct espl_prune_params *params,
                                    struct espl_prune_selection *selection, struct espl_error *err)
 {
     memset(selection, 0, sizeof *selection);
     enum espl_status status = check_sparsity(params, err);
+    if (status == ESPL_OK) {
+        status = check_vector(params, err);
+    }
     if (status == ESPL_OK) {
         status = espl_layers_select(config, &params->layers, selection, err);
     }

@@ -274,6 +274,8 @@ static bool describe_params(json_t *object, const struct espl_prune_params *para
         json_t *pattern =
             json_sprintf("%u:%u", (unsigned)params->pattern.n, (unsigned)params->pattern.m);
         return json_object_set_new(object, "pattern", pattern) == 0 &&
+               (params->vector <= 1 ||
+                json_object_set_new(object, "vector", json_integer(params->vector)) == 0) &&
                json_object_set_new(object, "convention", json_string("N kept of M")) == 0 &&
                json_object_set_new(object, "tail",
                                    json_string(espl_prune_tail_choices[params->tail])) == 0;

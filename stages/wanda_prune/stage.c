@@ -10,6 +10,7 @@
 static const struct espl_param params_table[] = {
     {ESPL_PARAM_SPARSITY, .offset = offsetof(struct espl_wanda_params, common.sparsity)},
     {ESPL_PARAM_PATTERN, .offset = offsetof(struct espl_wanda_params, common.pattern)},
+    {ESPL_PARAM_VECTOR, .offset = offsetof(struct espl_wanda_params, common.vector)},
     {ESPL_PARAM_TAIL, .offset = offsetof(struct espl_wanda_params, common.tail)},
     {.name = "rule",
      .help = "unstructured: the same count in every row, or a share of each row's summed score",

@@ -49,10 +49,8 @@ static enum espl_status mask_piece(struct espl_backend *backend,
                                    const struct espl_wanda_task *task, uint8_t *mask,
                                    struct espl_error *err)
 {
-    const struct espl_ops *ops = espl_backend_ops(backend);
-    if (task->pattern.m > 0) {
-        return ops->nm_mask(backend, piece, score, task->pattern.n, task->pattern.m,
-                            task->keep_tail, mask, err);
+    if (task->nm.pattern.m > 0) {
+        return espl_align_nm_mask(backend, &task->nm, piece, score, mask, err);
     }
     return espl_align_row_mask(backend, &task->align, piece, score, task->sparsity, mask, err);
 }
@@ -65,7 +63,7 @@ static enum espl_status fixed_mask(struct espl_backend *backend,
                                    uint8_t *mask, struct espl_error *err)
 {
     const size_t stride = espl_mask_stride(shape->cols);
-    const size_t span = espl_align_row_span(&task->align);
+    const size_t span = task->nm.vector > 1 ? task->nm.vector : espl_align_row_span(&task->align);
     const size_t fit = PIECE_ELEMENTS / shape->cols / span * span;
     const size_t rows_per_piece = fit > 0 ? fit : span;
     const size_t rows_most = rows_per_piece < shape->rows ? rows_per_piece : shape->rows;

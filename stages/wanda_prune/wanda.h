@@ -16,9 +16,8 @@ enum espl_wanda_rule { ESPL_WANDA_FIXED, ESPL_WANDA_CUMULATIVE };
 
 /** What to remove. */
 struct espl_wanda_task {
-    double sparsity;        /* without a pattern: fraction of each row (fixed) or matrix */
-    struct espl_nm pattern; /* keep n of m; {0, 0} = unstructured */
-    bool keep_tail;         /* N:M: a short last window of a row stays dense */
+    double sparsity;          /* without a pattern: fraction of each row (fixed) or matrix */
+    struct espl_nm_choice nm; /* pattern {0, 0} = unstructured */
     enum espl_wanda_rule rule;
     struct espl_align align; /* with the fixed rule and no pattern */
 };

@@ -121,8 +121,7 @@ static enum espl_status open_run(struct images_run *run, struct espl_error *err)
     }
     run->task = (struct espl_wanda_task){
         .sparsity = common->sparsity,
-        .pattern = common->pattern,
-        .keep_tail = common->tail == ESPL_PRUNE_TAIL_DENSE,
+        .nm = espl_prune_nm_choice(common),
         .rule = (enum espl_wanda_rule)run->params->rule,
         .align = common->align,
     };

@@ -41,8 +41,7 @@ static enum espl_status open_run(struct wanda_run *wanda, struct espl_stage_ctx 
     }
     wanda->task = (struct espl_wanda_task){
         .sparsity = params->common.sparsity,
-        .pattern = params->common.pattern,
-        .keep_tail = params->common.tail == ESPL_PRUNE_TAIL_DENSE,
+        .nm = espl_prune_nm_choice(&params->common),
         .rule = (enum espl_wanda_rule)params->rule,
         .align = params->common.align,
     };

@@ -297,6 +297,64 @@ static void test_row_count__truncates_the_double_product(void **state)
     assert_int_equal(espl_prune_row_count(100, 0.29), 28); /* 100 * 0.29 = 28.999999999999996 */
 }
 
+/* Sums of rows 0 and 1: 5 1 4 3 | 2 2 9 2; row 2 stands alone: 1 2 3 4 | 4 3 2 1. Of equal ones the
+ * lower column goes: of the second window of rows 0 and 1 the last 2 stays. */
+static void test_nm_mask__shared_by_hand(void **state)
+{
+    (void)state;
+    static const struct espl_matrix_shape three = {3, 8};
+    static const struct espl_nm_choice choice = {.pattern = {2, 4}, .vector = 2};
+    static const float score[] = {
+        0, 1, 4, 0, 1, 1, 9, 0, /* */
+        5, 0, 0, 3, 1, 1, 0, 2, /* */
+        1, 2, 3, 4, 4, 3, 2, 1, /* */
+    };
+    uint8_t mask[3] = {0xff, 0xff, 0xff};
+    assert_int_equal(espl_align_nm_mask(backend, &choice, &three, score, mask, NULL), ESPL_OK);
+    assert_int_equal(mask[0], 0xc5);
+    assert_int_equal(mask[1], 0xc5);
+    assert_int_equal(mask[2], 0x3c);
+}
+
+/* A row of the oracle: its window's columns with a smaller sum, or an equal one further left. */
+static void test_nm_mask__equals_the_oracle(void **state)
+{
+    (void)state;
+    enum { WIDE = 43 };
+    static const size_t vectors[] = {1, 2, 5, 8, ROWS, 1000};
+    static const struct espl_matrix_shape odd = {ROWS, WIDE};
+    struct espl_rng rng = espl_rng_stream(5, "nm", 0);
+    float score[ROWS * WIDE];
+    uint8_t mask[ROWS * 6];
+    for (size_t i = 0; i < ROWS * WIDE; i++) {
+        score[i] = (float)espl_rng_below(&rng, 4); /* many ties */
+    }
+    for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
+        const struct espl_nm_choice choice = {
+            .pattern = {3, 8}, .keep_tail = true, .vector = vectors[v]};
+        memset(mask, 0x5a, sizeof mask);
+        assert_int_equal(espl_align_nm_mask(backend, &choice, &odd, score, mask, NULL), ESPL_OK);
+        for (size_t row = 0; row < ROWS; row++) {
+            const size_t first = row / vectors[v] * vectors[v];
+            float sums[WIDE] = {0};
+            for (size_t r = first; r < first + vectors[v] && r < ROWS; r++) {
+                for (size_t col = 0; col < WIDE; col++) {
+                    sums[col] += score[r * WIDE + col];
+                }
+            }
+            for (size_t col = 0; col < WIDE; col++) {
+                const size_t window = col / 8 * 8;
+                size_t before = 0;
+                for (size_t c = window; c < window + 8 && c < WIDE; c++) {
+                    before += sums[c] < sums[col] || (sums[c] == sums[col] && c < col);
+                }
+                assert_int_equal(mask[row * 6 + col / 8] >> (col % 8) & 1,
+                                 window + 8 > WIDE || before >= 5);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +366,8 @@ int main(void)
         cmocka_unit_test(test_fill__keeps_what_the_union_stores),
         cmocka_unit_test(test_fault__says_what_must_hold),
         cmocka_unit_test(test_row_span__pieces_do_not_tear_groups),
+        cmocka_unit_test(test_nm_mask__shared_by_hand),
+        cmocka_unit_test(test_nm_mask__equals_the_oracle),
         cmocka_unit_test(test_row_count__truncates_the_double_product),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);

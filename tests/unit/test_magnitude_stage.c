@@ -7,9 +7,11 @@
 #include <cmocka.h>
 
 #include "prune_cases.h"
+#include "stages/nm_supernet/nm_rank.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int compare_floats(const void *a, const void *b)
 {
@@ -99,11 +101,65 @@ static void test_magnitude__rows_and_patterns(void **state)
     prune_fixture_close(&fixture);
 }
 
+/* Rows that share a pattern, from this stage and from the ranks of a supernet: written apart, one
+ * sorts scores, the other counts what beats each weight. 5 divides no matrix. */
+static void test_magnitude__shared_patterns_are_those_of_a_supernet(void **state)
+{
+    (void)state;
+    enum { VECTOR = 5, N = 3, M = 8 };
+    struct prune_fixture fixture;
+    struct espl_artifact *artifact = NULL, *dense_artifact = NULL;
+    struct espl_model *model = NULL, *dense = NULL;
+    struct espl_error err;
+    struct prune_magnitude_params params = prune_magnitude_params();
+    params.common.pattern = (struct espl_nm){N, M};
+    params.common.vector = VECTOR;
+    params.common.sparsity = 1.0 - (double)N / M;
+    prune_open_llama(&fixture, ESPL_DTYPE_F32, NULL);
+    prune_run_ok(&fixture, &espl_stage_magnitude_prune, &params, 'c', 'a', 0, NULL);
+    prune_open(&fixture, 'a', &dense_artifact, &dense);
+    prune_open(&fixture, 'c', &artifact, &model);
+    size_t compared = 0;
+    for (size_t i = 0; i < espl_model_tensor_count(model); i++) {
+        const struct espl_tensor_spec *spec = espl_model_tensor(model, i);
+        if (!espl_model_has_mask(model, spec)) {
+            continue;
+        }
+        const struct espl_matrix_shape shape = {(size_t)spec->shape[0], (size_t)spec->shape[1]};
+        const size_t bytes = shape.rows * espl_mask_stride(shape.cols);
+        float *w = malloc(shape.rows * shape.cols * sizeof *w);
+        uint8_t *ranks = malloc(shape.rows * shape.cols);
+        uint8_t *expected = malloc(bytes);
+        assert_non_null(w);
+        assert_non_null(ranks);
+        assert_non_null(expected);
+        assert_int_equal(
+            espl_model_read_f32(dense, espl_model_tensor(dense, i), 0, spec->shape[0], w, &err),
+            ESPL_OK);
+        espl_nm_rank(&shape, M, VECTOR, w, ranks);
+        espl_nm_mask(&shape, VECTOR, ranks, N, expected);
+        uint8_t *mask = prune_read_mask(model, spec);
+        assert_memory_equal(mask, expected, bytes);
+        free(mask);
+        free(expected);
+        free(ranks);
+        free(w);
+        compared++;
+    }
+    assert_int_equal(compared, 21);
+    espl_model_close(model);
+    espl_model_close(dense);
+    espl_artifact_close(artifact);
+    espl_artifact_close(dense_artifact);
+    prune_fixture_close(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_magnitude__matrix_threshold),
         cmocka_unit_test(test_magnitude__rows_and_patterns),
+        cmocka_unit_test(test_magnitude__shared_patterns_are_those_of_a_supernet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,10 @@ static void test_select__sparsity_against_pattern(void **state)
     assert_int_equal(espl_prune_select(&config, &params, &selection, &err), ESPL_OK);
     espl_prune_selection_free(&selection);
     params = default_params();
+    params.vector = 16;
+    expect_failure(&params, "vector 16 needs a pattern for the rows to share", "add 'pattern: N:M'",
+                   "param:vector");
+    params = default_params();
     params.sparsity = 1.0;
     expect_failure(&params, "sparsity 1 is not in [0, 1): at 1 nothing would be left", "",
                    "param:sparsity");

@@ -100,7 +100,7 @@ static void test_mask__one_of_four_keeps_one(void **state)
     const float w[8] = {1, 2, 3, 4, 5, 5, 5, 5};
     const float norm[8] = {9, 1, 1, 1, 1, 1, 1, 1};
     const struct espl_matrix_shape shape = {1, 8};
-    const struct espl_wanda_task task = {.pattern = {1, 4}};
+    const struct espl_wanda_task task = {.nm.pattern = {1, 4}};
     struct espl_backend *backend = open_backend("ref", 1);
     struct espl_error err;
     uint8_t mask = 0;
@@ -142,12 +142,18 @@ static void check_against_definition(size_t rows, size_t cols, const struct espl
     }
     memset(mask, 0x5a, rows * espl_mask_stride(cols));
     assert_int_equal(espl_wanda_mask(backend, &shape, w, norm, task, mask, &err), ESPL_OK);
-    const size_t m = task->pattern.m > 0 ? task->pattern.m : cols;
+    const size_t m = task->nm.pattern.m > 0 ? task->nm.pattern.m : cols;
     const size_t prune =
-        task->pattern.m > 0 ? m - task->pattern.n : (size_t)((double)cols * task->sparsity);
+        task->nm.pattern.m > 0 ? m - task->nm.pattern.n : (size_t)((double)cols * task->sparsity);
     for (size_t i = 0; i < rows; i++) {
+        const size_t shared = task->nm.vector > 1 ? task->nm.vector : 1;
+        const size_t first_row = i / shared * shared;
         for (size_t j = 0; j < cols; j++) {
-            score[j] = fabsf(w[i * cols + j]) * norm[j];
+            double sum = 0.0;
+            for (size_t r = first_row; r < first_row + shared && r < rows; r++) {
+                sum += (double)(fabsf(w[r * cols + j]) * norm[j]);
+            }
+            score[j] = (float)sum;
         }
         for (size_t j = 0; j < cols; j++) {
             const size_t first = j / m * m;
@@ -184,10 +190,17 @@ static void test_mask__nm_equals_the_definition_with_a_dense_tail(void **state)
     (void)state;
     static const struct espl_nm patterns[] = {{2, 4}, {4, 8}, {1, 4}, {3, 5}, {4, 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
-        const struct espl_wanda_task task = {.pattern = patterns[i], .keep_tail = true};
+        const struct espl_wanda_task task = {.nm = {.pattern = patterns[i], .keep_tail = true}};
+        const struct espl_wanda_task shared = {
+            .nm = {.pattern = patterns[i], .keep_tail = true, .vector = 4}};
         check_against_definition(9, 43, &task, true, "ref", 1);
         check_against_definition(9, 43, &task, true, "cpu", 2);
         check_against_definition(2, 3, &task, false, "cpu", 2);
+        check_against_definition(9, 43, &shared, true, "cpu", 2);
+        /* More rows than a piece, whose end would cut a group of 48 rows in two. */
+        const struct espl_wanda_task wide = {
+            .nm = {.pattern = patterns[i], .keep_tail = true, .vector = 48}};
+        check_against_definition(130, 16000, &wide, false, "cpu", 2);
     }
 }
 
