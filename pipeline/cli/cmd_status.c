@@ -206,12 +206,16 @@ static void print_expectations(const struct espl_cli *cli, const json_t *record)
     }
 }
 
-static void print_advice(const struct espl_cli *cli, const json_t *record, const char *status)
+/* The command that continues a run that was stopped, or that made this one: --set and other options
+ * say what is not in the job file. */
+static void print_command(const struct espl_cli *cli, const json_t *record, const char *status)
 {
-    const char *file = text_of(record, "job_file");
-    if ((strcmp(status, "died") == 0 || strcmp(status, "interrupted") == 0) &&
-        strcmp(file, "-") != 0) {
-        (void)fprintf(cli->out, "continue with: %s\n", text_of(record, "command_line"));
+    const char *command = text_of(record, "command_line");
+    const bool stopped = strcmp(status, "died") == 0 || strcmp(status, "interrupted") == 0;
+    if (stopped && strcmp(text_of(record, "job_file"), "-") != 0) {
+        (void)fprintf(cli->out, "continue with: %s\n", command);
+    } else if (command[0] != '\0') {
+        (void)fprintf(cli->out, "command: %s\n", command);
     }
 }
 
@@ -267,7 +271,7 @@ static enum espl_status run(struct espl_cli *cli, struct espl_error *err)
         print_counts(cli, record, run_status);
         status = print_stages(cli, &store, record, run_status, err);
         print_expectations(cli, record);
-        print_advice(cli, record, run_status);
+        print_command(cli, record, run_status);
     }
     if (status == ESPL_OK && espl_args_has(cli->args, "exit-code") &&
         strcmp(run_status, "ok") != 0) {
