@@ -19,6 +19,9 @@
 
 enum { SHARD_BYTES = 20000 };
 
+/* docs/cli.md: the input is at fault, or this build does not know a feature of it. */
+enum { EXIT_INPUT = 4, EXIT_UNKNOWN = 5 };
+
 /* ---- the table ---- */
 
 enum edit { EDIT_CONFIG, EDIT_HEADER, EDIT_FILE, EDIT_INDEX, EDIT_SHARD };
@@ -159,6 +162,8 @@ static void test_bad_checkpoints__are_refused_by_name(void **state)
         assert_int_equal(open_checkpoint(f->folder, &err), ESPL_OK);
         make_bad(f->folder, bad);
         const enum espl_status status = open_checkpoint(f->folder, &err);
+        assert_int_equal(espl_status_exit_code(status),
+                         bad->status == ESPL_E_UNSUPPORTED ? EXIT_UNKNOWN : EXIT_INPUT);
         if (status != bad->status || strstr(err.message, bad->phrase) == NULL) {
             fail_msg("case %zu (%s): status %d, message '%s', expected %d, '%s'", i, bad->phrase,
                      (int)status, err.message, (int)bad->status, bad->phrase);
