@@ -2,9 +2,12 @@
 # Checkpoints that do not fit in memory.
 #   huge.sh plan           a 70B LLaMA whose weights are holes of its files: plan names the right memory,
 #                          time, disk space and parameters
-#   huge.sh run            a 16 GB checkpoint (Llama 3 8B in bf16) through import by reference and
-#                          magnitude-prune: peak resident memory of every stage process, mapped pages
-#                          included, under 1.2 GB; throughput beside the disk's own
+#   huge.sh run            a 16 GB checkpoint (Llama 3 8B in bf16) through import by reference,
+#                          magnitude-prune and iebme-encode: peak resident memory of each stage process,
+#                          mapped pages included, under 1.2 GB; throughput beside the disk's own.
+#                          What is encoded are codes, rounded to nearest by atom-quantize; that stage
+#                          runs the model and so holds its embedding and head in float: its memory is
+#                          printed, and not held to the limit.
 . "$(dirname "$0")/chain.sh"
 limit=1200000000
 
@@ -18,6 +21,20 @@ name: huge
 stages:
   - {id: dense, use: import, with: {checkpoint: $work/checkpoint, storage: $1}}
   - {id: pruned, use: magnitude-prune, in: dense, with: {sparsity: 0.5}}
+TEXT
+}
+
+# From one window of 16 tokens: rounding looks at the weights alone.
+write_encode_job() {
+    head -c 256 /dev/zero >"$work/ids"
+    write_job reference
+    cat >>"$work/huge.yaml" <<TEXT
+  - {id: window, use: tokens, with: {ids: $work/ids, samples: 1, sequence_length: 16}}
+  - id: codes
+    use: atom-quantize
+    in: {model: pruned, tokens: window}
+    with: {method: rtn, reorder: none, activation_bits: 16, kv_bits: 16, max_perplexity_ratio: 0}
+  - {id: encoded, use: iebme-encode, in: codes}
 TEXT
 }
 
@@ -71,8 +88,8 @@ measure_disk() {
 
 run_16gb() {
     available=$(df -k "$work" | awk 'END { print $4 }')
-    if [ "$available" -lt 24000000 ]; then
-        echo "SKIPPED: needs 24 GB in $work" >&2
+    if [ "$available" -lt 36000000 ]; then
+        echo "SKIPPED: needs 36 GB in $work" >&2
         exit 77
     fi
     measure_disk
@@ -80,18 +97,18 @@ run_16gb() {
         2>"$work/log" || fail "$(cat "$work/log")"
     bytes=$(du -sb "$work/checkpoint" | cut -f 1)
     [ "$bytes" -gt 16000000000 ] || fail "the checkpoint has $bytes bytes only"
-    write_job reference
+    write_encode_job
     "$ESPALIER" run "$work/huge.yaml" --store "$work/store" --progress none 2>"$work/log" \
         >"$work/out" || fail "$(cat "$work/log")"
     bad=0
-    for stage in dense pruned; do
+    for stage in dense pruned codes encoded; do
         side=$(readlink -f "$work/store/by-name/huge/$stage.h5" | sed 's/h5$/json/')
         peak=$(number peak_rss_bytes "$side")
         seconds=$(number seconds "$side")
         awk -v name="$stage" -v peak="$peak" -v seconds="$seconds" -v bytes="$bytes" 'BEGIN {
             printf "%-7s peak RSS %4.0f MB, %6.1f s, %5.0f MB/s\n", name, peak / 1e6, seconds,
                    bytes / seconds / 1e6 }'
-        [ "$peak" -lt $limit ] || bad=1
+        [ $stage = codes ] || [ "$peak" -lt $limit ] || bad=1
     done
     [ $bad -eq 0 ] || fail "a stage needed more than $((limit / 1000000)) MB"
 }
