@@ -282,11 +282,19 @@ static enum espl_status run_all(struct search_bench *bench, struct espl_error *e
 
 struct summary {
     double mean, deviation, low, high, score, speedup, evaluations;
+    /* Of the first strategy over this one, seed by seed: both began with the same parents. */
+    double ahead, ahead_error; /* mean, and its standard error */
 };
+
+static double square_off(double value, double mean)
+{
+    return (value - mean) * (value - mean);
+}
 
 static struct summary summarise(const struct search_bench *bench, size_t target, size_t strategy)
 {
     const struct outcome *outcomes = bench->outcomes[target][strategy];
+    const struct outcome *first = bench->outcomes[target][0];
     const double count = (double)bench->seeds;
     struct summary sum = {.low = INFINITY, .high = -INFINITY};
     for (uint64_t i = 0; i < bench->seeds; i++) {
@@ -296,12 +304,15 @@ static struct summary summarise(const struct search_bench *bench, size_t target,
         sum.evaluations += outcomes[i].evaluations / count;
         sum.low = fmin(sum.low, outcomes[i].top1);
         sum.high = fmax(sum.high, outcomes[i].top1);
+        sum.ahead += (first[i].top1 - outcomes[i].top1) / count;
     }
-    for (uint64_t i = 0; i < bench->seeds; i++) {
-        const double off = outcomes[i].top1 - sum.mean;
-        sum.deviation += bench->seeds > 1 ? off * off / (count - 1.0) : 0.0;
+    for (uint64_t i = 0; bench->seeds > 1 && i < bench->seeds; i++) {
+        sum.deviation += square_off(outcomes[i].top1, sum.mean) / (count - 1.0);
+        sum.ahead_error +=
+            square_off(first[i].top1 - outcomes[i].top1, sum.ahead) / (count - 1.0) / count;
     }
     sum.deviation = sqrt(sum.deviation);
+    sum.ahead_error = sqrt(sum.ahead_error);
     return sum;
 }
 
@@ -314,6 +325,8 @@ static void add_row(const struct search_bench *bench, size_t target, size_t stra
     espl_table_cell(table, ESPL_STYLE_BOLD, "%.2f", 100.0 * sum.mean);
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%.2f", 100.0 * sum.deviation);
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%.2f to %.2f", 100.0 * sum.low, 100.0 * sum.high);
+    espl_table_cell(table, ESPL_STYLE_PLAIN, strategy == 0 ? "-" : "%+.2f +- %.2f",
+                    100.0 * sum.ahead, 100.0 * sum.ahead_error);
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%.5f", -sum.score);
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%.3fx", sum.speedup);
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%.0f", sum.evaluations);
@@ -326,10 +339,11 @@ static json_t *row_json(const struct search_bench *bench, size_t target, size_t 
     for (uint64_t i = 0; i < bench->seeds; i++) {
         (void)json_array_append_new(top1, json_real(bench->outcomes[target][strategy][i].top1));
     }
-    return json_pack("{s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:o}", "target", bench->targets[target],
-                     "strategy", strategies[strategy], "holdout_top1", sum.mean, "deviation",
-                     sum.deviation, "kl", -sum.score, "speedup", sum.speedup, "evaluations",
-                     sum.evaluations, "holdout_top1_by_seed", top1);
+    return json_pack("{s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "target",
+                     bench->targets[target], "strategy", strategies[strategy], "holdout_top1",
+                     sum.mean, "deviation", sum.deviation, "first_ahead_by", sum.ahead,
+                     "first_ahead_by_error", sum.ahead_error, "kl", -sum.score, "speedup",
+                     sum.speedup, "evaluations", sum.evaluations, "holdout_top1_by_seed", top1);
 }
 
 static json_t *work_json(const struct search_bench *bench, size_t strategy)
@@ -367,6 +381,7 @@ static enum espl_status print_table(const struct search_bench *bench, struct esp
                                                  {.title = "holdout top-1 %", .right = true},
                                                  {.title = "sd", .right = true},
                                                  {.title = "range", .right = true},
+                                                 {.title = "first ahead by", .right = true},
                                                  {.title = "fitness KL", .right = true},
                                                  {.title = "speed-up", .right = true},
                                                  {.title = "evaluations", .right = true}};
