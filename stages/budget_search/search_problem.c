@@ -29,16 +29,6 @@ static size_t list_sources(const struct espl_latency_record *record,
     return count;
 }
 
-/* Position of a module in the record; layer_count when it is not there. */
-static size_t find_module(const struct espl_latency_record *record, const char *module)
-{
-    size_t i = 0;
-    while (i < record->layer_count && strcmp(record->modules[i], module) != 0) {
-        i++;
-    }
-    return i;
-}
-
 static double layer_cost(const struct espl_latency_record *record,
                          const struct espl_latency_cost_record *cost, size_t layer, unsigned n)
 {
@@ -154,7 +144,7 @@ enum espl_status espl_search_problem_make(const struct espl_latency_record *reco
     double searched[ESPL_SEARCH_MAX_CONSTRAINTS] = {0.0}; /* dense cost of the searched layers */
     for (size_t i = 0; i < layers->count; i++) {
         const char *module = layers->items[i].spec.module;
-        const size_t layer = find_module(record, module);
+        const size_t layer = espl_latency_record_layer(record, module);
         if (layer == record->layer_count) {
             espl_fail(err, ESPL_E_KIND, "layer '%s' is not in the latency table", module);
             return espl_blame(err, "input:latency");

@@ -1,5 +1,6 @@
 /* budget-search: finds an N:M level for every layer of a supernet within a latency or energy
  * budget, and makes the masked model. */
+#include "stages/budget_search/budget_measure.h"
 #include "stages/budget_search/budget_output.h"
 #include "stages/budget_search/budget_run.h"
 
@@ -148,6 +149,9 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
     }
     if (status == ESPL_OK) {
         status = espl_budget_write_model(&run, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_budget_measure(&run, err);
     }
     espl_budget_run_close(&run);
     return status;

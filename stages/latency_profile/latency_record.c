@@ -77,6 +77,15 @@ enum espl_status espl_latency_record_fit(struct espl_latency_record *record, str
     return status;
 }
 
+size_t espl_latency_record_layer(const struct espl_latency_record *record, const char *module)
+{
+    size_t i = 0;
+    while (i < record->layer_count && strcmp(record->modules[i], module) != 0) {
+        i++;
+    }
+    return i;
+}
+
 double espl_latency_record_predict(const struct espl_latency_record *record,
                                    const struct espl_latency_cost_record *cost, const uint8_t *n)
 {

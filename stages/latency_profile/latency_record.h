@@ -73,6 +73,9 @@ void espl_latency_record_free(struct espl_latency_record *record);
  * called it ("auto", "cpu"), and does not count. */
 bool espl_latency_same_device(const char *a, const char *b);
 
+/** Position of a module; layer_count when the record has none of this name. */
+size_t espl_latency_record_layer(const struct espl_latency_record *record, const char *module);
+
 /** Predicted cost of a configuration n (layers): N of every layer, 1..m. */
 double espl_latency_record_predict(const struct espl_latency_record *record,
                                    const struct espl_latency_cost_record *cost, const uint8_t *n);

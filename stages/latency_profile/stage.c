@@ -139,21 +139,12 @@ static struct espl_latency_plan make_plan(const struct latency_params *params)
                                       .run_repeats = (size_t)params->run_repeats};
 }
 
-static enum espl_status all_layers(const struct espl_model_config *config, unsigned m,
-                                   struct espl_nm_layers *layers, struct espl_error *err)
-{
-    static const char *const everything = "*";
-    const struct espl_list targets = {1, &everything};
-    const struct espl_list nothing = {0, NULL};
-    return espl_nm_layers_select(config, m, &targets, &nothing, layers, err);
-}
-
 static enum espl_status plan_measuring(const struct latency_params *params,
                                        const struct espl_model_config *config,
                                        struct espl_estimate *est, struct espl_error *err)
 {
     struct espl_nm_layers layers = {0};
-    const enum espl_status status = all_layers(config, (unsigned)params->m, &layers, err);
+    const enum espl_status status = espl_nm_layers_all(config, (unsigned)params->m, &layers, err);
     if (status == ESPL_OK) {
         est->host_bytes = espl_nm_stack_bytes(&layers, (size_t)params->batch);
         est->flop = espl_vision_flop(config) * (double)params->batch *
@@ -242,7 +233,7 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
     struct espl_nm_layers layers = {0};
     struct espl_backend *backend = NULL;
     struct espl_nm_stack *stack = NULL;
-    enum espl_status status = all_layers(config, asked.m, &layers, err);
+    enum espl_status status = espl_nm_layers_all(config, asked.m, &layers, err);
     if (status == ESPL_OK) {
         status = espl_backend_open("cpu", (unsigned)params->threads, &backend, err);
     }
@@ -270,7 +261,7 @@ static enum espl_status check_layers(const struct espl_model_config *config,
                                      struct espl_error *err)
 {
     struct espl_nm_layers layers = {0};
-    enum espl_status status = all_layers(config, 1, &layers, err);
+    enum espl_status status = espl_nm_layers_all(config, 1, &layers, err);
     if (status == ESPL_OK && layers.count != record->layer_count) {
         status = espl_fail(err, ESPL_E_KIND, "the latency table has %zu layers, the model %zu",
                            record->layer_count, layers.count);

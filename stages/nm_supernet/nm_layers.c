@@ -52,6 +52,15 @@ enum espl_status espl_nm_layers_select(const struct espl_model_config *config, u
     return status;
 }
 
+enum espl_status espl_nm_layers_all(const struct espl_model_config *config, unsigned m,
+                                    struct espl_nm_layers *layers, struct espl_error *err)
+{
+    static const char *const everything = "*";
+    const struct espl_list targets = {1, &everything};
+    const struct espl_list nothing = {0, NULL};
+    return espl_nm_layers_select(config, m, &targets, &nothing, layers, err);
+}
+
 void espl_nm_layers_free(struct espl_nm_layers *layers)
 {
     free(layers->items);

@@ -25,6 +25,9 @@ enum espl_status espl_nm_layers_select(const struct espl_model_config *config, u
                                        const struct espl_list *targets,
                                        const struct espl_list *ignore,
                                        struct espl_nm_layers *layers, struct espl_error *err);
+/** The same, all of them. */
+enum espl_status espl_nm_layers_all(const struct espl_model_config *config, unsigned m,
+                                    struct espl_nm_layers *layers, struct espl_error *err);
 void espl_nm_layers_free(struct espl_nm_layers *layers);
 
 /** The product of a layer for a batch of images. */

@@ -192,6 +192,52 @@ static void test_search__finds_a_model_within_budget(void **state)
     close_setup(&setup);
 }
 
+static bool has_figure(const struct search_result *result, const char *name)
+{
+    return json_object_get(result->volatile_metrics, name) != NULL;
+}
+
+/* Costs that this machine measured: what is chosen is timed again. The tiny model's costs are
+ * noise, so that little can be said of them but their place. */
+static void test_search__measures_what_it_chose(void **state)
+{
+    (void)state;
+    _Alignas(max_align_t) unsigned char params[PARAMS_BYTES];
+    struct setup setup;
+    struct search_result result;
+    open_setup(&setup, 40, false);
+    search(&setup, 'c', "z; dev", &result); /* the kernel "made-up" is not this CPU's */
+    assert_int_equal(result.status, ESPL_OK);
+    assert_false(has_figure(&result, "speedup_measured"));
+    search_result_free(&result);
+
+    search_default_params(&espl_stage_latency_profile, setup.arena, params);
+    const struct search_run profile_here = {.stage = &espl_stage_latency_profile,
+                                            .params = params,
+                                            .key_digit = 'e',
+                                            .ports = {"model"},
+                                            .digits = {'a'},
+                                            .fingerprint = "y; here"};
+    search_run_stage(&setup.fixture, &profile_here, &result);
+    assert_int_equal(result.status, ESPL_OK);
+    search_result_free(&result);
+    setup.params.allow_unsafe_predictor = true;
+    setup.params.allow_vector_mismatch = true;
+    setup.params.speedup = 1.0;
+    search(&setup, 'f', "z; here", &result);
+    if (result.status != ESPL_OK) {
+        fail_msg("%s", result.err.message);
+    }
+    const double seconds = search_metric(&result, "latency_measured_seconds");
+    const double predicted = search_metric(&result, "latency_seconds");
+    assert_true(seconds > 0.0 && search_metric(&result, "speedup_measured") > 0.0);
+    assert_true(fabs(search_metric(&result, "latency_prediction_error") -
+                     (predicted / seconds - 1.0)) < 1e-9);
+    assert_null(json_object_get(result.metrics, "latency_measured_seconds")); /* not stored */
+    search_result_free(&result);
+    close_setup(&setup);
+}
+
 /* As if the process had died after each generation in turn. */
 static void test_search__resumes_to_the_same_bytes(void **state)
 {
@@ -316,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search__finds_a_model_within_budget),
+        cmocka_unit_test(test_search__measures_what_it_chose),
         cmocka_unit_test(test_search__resumes_to_the_same_bytes),
         cmocka_unit_test(test_search__both_budgets),
         cmocka_unit_test(test_search__refuses_an_unsafe_predictor),

@@ -1,0 +1,131 @@
+#include "stages/budget_search/budget_measure.h"
+
+#include "stages/latency_profile/nm_stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPEATS = 9 }; /* timed passes of each model, after an untimed one */
+
+/* Are the table's kernels the ones that passes are made of here? */
+static bool are_own_kernels(const struct espl_latency_record *record)
+{
+    bool own = record->kernel_count <= ESPL_NM_KERNELS;
+    for (size_t k = 0; own && k < record->kernel_count; k++) {
+        own = strcmp(record->kernels[k], espl_nm_kernel_names[k]) == 0;
+    }
+    return own;
+}
+
+static bool can_measure(const struct espl_budget_run *run)
+{
+    const char *here = espl_ctx_device_fingerprint(run->ctx);
+    if (espl_latency_same_device(run->record.device, here) && are_own_kernels(&run->record)) {
+        return true;
+    }
+    espl_log(espl_ctx_log(run->ctx), ESPL_LOG_INFO,
+             "what was chosen is not measured: the latencies are not of this machine's kernels");
+    return false;
+}
+
+/* Median of whole passes. n (layers of the record). */
+static enum espl_status time_passes(struct espl_budget_run *run, struct espl_nm_stack *stack,
+                                    const uint8_t *n, double *seconds, struct espl_error *err)
+{
+    const struct espl_latency_record *record = &run->record;
+    double times[REPEATS + 1];
+    double spread = 0.0;
+    for (size_t i = 0; i < REPEATS + 1; i++) {
+        if (espl_ctx_cancelled(run->ctx)) {
+            return espl_ctx_stop(run->ctx, err);
+        }
+        const enum espl_status status = espl_nm_stack_time_pass(
+            stack, &record->latency.table, record->shape_of, n, &times[i], err);
+        if (status != ESPL_OK) {
+            return status;
+        }
+    }
+    espl_latency_summarise(times + 1, REPEATS, seconds, &spread);
+    return ESPL_OK;
+}
+
+/* n (layers of the record) <- the best configuration; what the search left out stays dense. */
+static void spread_levels(struct espl_budget_run *run, uint8_t *n)
+{
+    const struct espl_latency_record *record = &run->record;
+    memset(n, (int)record->m, record->layer_count);
+    espl_search_problem_levels(&run->problem, espl_search_best(run->search), run->n);
+    for (size_t i = 0; i < run->supernet.layers.count; i++) {
+        const char *module = run->supernet.layers.items[i].spec.module;
+        n[espl_latency_record_layer(record, module)] = run->n[i];
+    }
+}
+
+static enum espl_status report(struct espl_budget_run *run, double dense, double chosen,
+                               double predicted, struct espl_error *err)
+{
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {
+        {"latency_measured_seconds", chosen},
+        {"latency_prediction_error", predicted / chosen - 1.0},
+        {"speedup_measured", dense / chosen},
+    };
+    enum espl_status status = ESPL_OK;
+    for (size_t i = 0; status == ESPL_OK && i < sizeof figures / sizeof figures[0]; i++) {
+        status = espl_ctx_metric(run->ctx, figures[i].name, figures[i].value, true, err);
+    }
+    return status;
+}
+
+static enum espl_status measure(struct espl_budget_run *run, struct espl_nm_stack *stack,
+                                struct espl_error *err)
+{
+    const struct espl_latency_record *record = &run->record;
+    uint8_t *n = malloc(record->layer_count);
+    double dense = 0.0;
+    double chosen = 0.0;
+    if (n == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for %zu layers", record->layer_count);
+    }
+    memset(n, (int)record->m, record->layer_count);
+    enum espl_status status = time_passes(run, stack, n, &dense, err);
+    if (status == ESPL_OK) {
+        spread_levels(run, n);
+        status = time_passes(run, stack, n, &chosen, err);
+    }
+    if (status == ESPL_OK) {
+        const double predicted = espl_latency_record_predict(record, &record->latency, n);
+        status = report(run, dense, chosen, predicted, err);
+    }
+    free(n);
+    return status;
+}
+
+enum espl_status espl_budget_measure(struct espl_budget_run *run, struct espl_error *err)
+{
+    const struct espl_model_config *config = espl_model_get_config(run->model);
+    const struct espl_latency_record *record = &run->record;
+    struct espl_nm_layers layers = {0};
+    struct espl_backend *backend = NULL;
+    struct espl_nm_stack *stack = NULL;
+    if (!can_measure(run)) {
+        return ESPL_OK;
+    }
+    enum espl_status status = espl_nm_layers_all(config, record->m, &layers, err);
+    if (status == ESPL_OK) {
+        status = espl_backend_open("cpu", (unsigned)record->threads, &backend, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_nm_stack_create(backend, config, &layers, record->batch, record->m,
+                                      record->vector, &stack, err);
+    }
+    if (status == ESPL_OK) {
+        status = measure(run, stack, err);
+    }
+    espl_nm_stack_destroy(stack);
+    espl_backend_close(backend);
+    espl_nm_layers_free(&layers);
+    return status;
+}
