@@ -7,7 +7,7 @@
 #                          mapped pages included, under 1.2 GB; throughput beside the disk's own.
 #                          What is encoded are codes, rounded to nearest by atom-quantize; that stage
 #                          runs the model and so holds its embedding and head in float: its memory is
-#                          printed, and not held to the limit.
+#                          printed, and not held to the limit. It also takes most of the time.
 . "$(dirname "$0")/chain.sh"
 limit=1200000000
 
