@@ -1,12 +1,19 @@
 #!/bin/sh
 # Share of the lines of each parser (parsers.txt) that corpus and unit tests reach; fails below 85 %.
-# BUILD: folder of a build with -DESPL_COVERAGE=ON. `coverage.sh targets` prints what has to be built.
+#   coverage.sh [PARSER...]           all when none is named
+#   coverage.sh targets [PARSER...]   prints what has to be built
+# BUILD: folder of a build with -DESPL_COVERAGE=ON.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 least=85
-rows() { grep -v '^#' "$here/parsers.txt" | tr -s ' ' | sed 's/ *| */|/g'; }
+rows() {
+    grep -v '^#' "$here/parsers.txt" | tr -s ' ' | sed 's/ *| */|/g' | while IFS= read -r row; do
+        case " ${*:-${row%%|*}} " in *" ${row%%|*} "*) printf '%s\n' "$row" ;; esac
+    done
+}
 if [ "${1:-}" = targets ]; then
-    rows | cut -d '|' -f 3 | tr ' ' '\n' | sort -u
+    shift
+    rows "$@" | cut -d '|' -f 3 | tr ' ' '\n' | sort -u
     exit 0
 fi
 tool() { command -v "$1-14" || command -v "$1"; }
@@ -15,7 +22,11 @@ cov=$(tool llvm-cov)
 cd "$here/../.."
 mkdir -p "$BUILD/coverage"
 status=0
-rows >"$BUILD/coverage/rows"
+rows "$@" >"$BUILD/coverage/rows"
+[ -s "$BUILD/coverage/rows" ] || {
+    echo "coverage: no parser of parsers.txt is named $*" >&2
+    exit 2
+}
 while IFS='|' read -r parser sources programs; do
     raw=""
     objects=""

@@ -10,6 +10,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 # Our targets are small and quick: a short quarantine and short stacks cost nothing that we use.
 export ASAN_OPTIONS="quarantine_size_mb=8:malloc_context_size=8:allocator_release_to_os_interval_ms=-1"
 status=0
+for name in "$@"; do
+    [ -x "$BUILD/tests/fuzz/fuzz_$name" ] || {
+        echo "fuzz: there is no target '$name'" >&2
+        exit 2
+    }
+done
 for program in "$BUILD"/tests/fuzz/fuzz_*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
     name=$(basename "$program" | sed 's/^fuzz_//')
