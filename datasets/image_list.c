@@ -1,7 +1,4 @@
-#include "datasets/image_list.h"
-
-#include "core/buf.h"
-#include "core/fs.h"
+#include "datasets/image_list_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,25 +6,6 @@
 #include <strings.h>
 
 enum { MOST_DEPTH = 16 }; /* folders in folders; a loop of links ends here */
-
-struct entry {
-    char *name;           /* inside the source */
-    const uint8_t *bytes; /* of an archive's picture; NULL for a folder */
-    size_t len;
-    int32_t class_index;
-};
-
-struct espl_image_list {
-    char folder[ESPL_PATH_MAX]; /* "" for an archive */
-    const char *subset;         /* "" for all; without '/' at its end */
-    struct espl_archive_limits limits;
-    struct espl_arena *arena; /* names and an archive's pictures */
-    struct entry *entries;
-    size_t count, capacity;
-    char **classes; /* sorted */
-    size_t class_count;
-    char elsewhere[256]; /* a picture of an archive that is not below the subset; "" = none */
-};
 
 static bool is_picture(const char *name)
 {
@@ -60,15 +38,16 @@ static enum espl_status add_entry(struct espl_image_list *list, const char *name
     }
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity == 0 ? 256 : 2 * list->capacity;
-        struct entry *grown = realloc(list->entries, capacity * sizeof *grown);
+        struct espl_image_entry *grown = realloc(list->entries, capacity * sizeof *grown);
         if (grown == NULL) {
             return espl_fail(err, ESPL_E_NOMEM, "out of memory for %zu pictures", capacity);
         }
         list->entries = grown;
         list->capacity = capacity;
     }
-    struct entry *entry = &list->entries[list->count];
-    *entry = (struct entry){.name = espl_arena_strdup(list->arena, name), .class_index = -1};
+    struct espl_image_entry *entry = &list->entries[list->count];
+    *entry =
+        (struct espl_image_entry){.name = espl_arena_strdup(list->arena, name), .class_index = -1};
     if (bytes != NULL) {
         uint8_t *copy = espl_arena_alloc(list->arena, len);
         if (copy != NULL) {
@@ -153,9 +132,10 @@ static enum espl_status list_folder(struct espl_image_list *list, const char *re
 
 /* ---- order and classes ---- */
 
-static int compare_entries(const void *a, const void *b)
+int espl_image_list_compare(const void *a, const void *b)
 {
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+    return strcmp(((const struct espl_image_entry *)a)->name,
+                  ((const struct espl_image_entry *)b)->name);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -163,8 +143,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* First folder below the subset; NULL for a picture that lies there itself. */
-static char *class_of(const struct espl_image_list *list, const char *name)
+char *espl_image_list_class_of(const struct espl_image_list *list, const char *name)
 {
     const char *below = below_subset(list, name);
     const char *slash = below != NULL ? strchr(below, '/') : NULL;
@@ -188,7 +167,7 @@ static void make_unique(char **names, size_t *count)
 static enum espl_status check_twice(const struct espl_image_list *list, struct espl_error *err)
 {
     for (size_t i = 1; i < list->count; i++) {
-        if (compare_entries(&list->entries[i - 1], &list->entries[i]) == 0) {
+        if (espl_image_list_compare(&list->entries[i - 1], &list->entries[i]) == 0) {
             return espl_fail(err, ESPL_E_CORRUPT, "the archive holds '%s' twice",
                              list->entries[i].name);
         }
@@ -201,7 +180,7 @@ static enum espl_status number_classes(struct espl_image_list *list, char **own,
 {
     size_t loose = list->count; /* one without a folder */
     for (size_t i = 0; i < list->count; i++) {
-        own[i] = class_of(list, list->entries[i].name);
+        own[i] = espl_image_list_class_of(list, list->entries[i].name);
         loose = own[i] == NULL ? i : loose;
         list->classes[list->class_count] = own[i];
         list->class_count += own[i] != NULL;
@@ -311,7 +290,7 @@ enum espl_status espl_image_list_open(const char *source, const char *subset,
                      : espl_hint(err, "files named *.jpg, *.jpeg and *.png count");
     }
     if (status == ESPL_OK) {
-        qsort(list->entries, list->count, sizeof *list->entries, compare_entries);
+        qsort(list->entries, list->count, sizeof *list->entries, espl_image_list_compare);
         status = check_twice(list, err);
     }
     if (status == ESPL_OK) {
@@ -358,13 +337,13 @@ size_t espl_image_list_classes(const struct espl_image_list *list)
 
 const char *espl_image_list_class_name(const struct espl_image_list *list, size_t class_index)
 {
-    return list->classes[class_index];
+    return list->classes[class_index] != NULL ? list->classes[class_index] : "";
 }
 
 enum espl_status espl_image_list_read(const struct espl_image_list *list, size_t index,
                                       struct espl_image_file *file, struct espl_error *err)
 {
-    const struct entry *entry = &list->entries[index];
+    const struct espl_image_entry *entry = &list->entries[index];
     char path[ESPL_PATH_MAX];
     *file = (struct espl_image_file){entry->bytes, entry->len, NULL};
     if (list->folder[0] == '\0') {

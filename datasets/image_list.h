@@ -25,6 +25,13 @@ struct espl_image_file {
 enum espl_status espl_image_list_open(const char *source, const char *subset,
                                       const struct espl_archive_limits *limits, uint64_t kept_bytes,
                                       struct espl_image_list **out, struct espl_error *err);
+/** Keeps the pictures that a list names, with its labels for classes: a line "PICTURE LABEL" each,
+ * the picture as a path below the subset (or the source), the label a whole number below 65536;
+ * empty lines do not count. Labels may leave numbers out. `text` ends with a NUL and is changed.
+ * Errors: CORRUPT (no such line, a picture named twice, no line at all), NOTFOUND (a picture that
+ * is not there), NOMEM; they name the line. */
+enum espl_status espl_image_list_keep(struct espl_image_list *list, char *text,
+                                      struct espl_error *err);
 void espl_image_list_close(struct espl_image_list *list);
 
 size_t espl_image_list_count(const struct espl_image_list *list);

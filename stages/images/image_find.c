@@ -38,19 +38,20 @@ static enum espl_status take_pictures(struct espl_image_params *params,
     return ESPL_OK;
 }
 
-static enum espl_status take_labels(struct espl_image_params *params,
-                                    struct espl_image_found *found, struct espl_error *err)
+/* *path: of one file. what: the parameter. */
+static enum espl_status take_file(const char **path, const char *what, struct espl_source *set,
+                                  struct espl_error *err)
 {
-    const char *const name = params->labels;
-    const enum espl_status status = find_set(name, &found->labels, err);
-    if (status != ESPL_OK || found->labels.count == 0) {
+    const char *const name = *path;
+    const enum espl_status status = find_set(name, set, err);
+    if (status != ESPL_OK || set->count == 0) {
         return status;
     }
-    if (found->labels.count > 1) {
-        (void)espl_fail(err, ESPL_E_JOB, "'%s' has %zu files", name, found->labels.count);
-        return espl_hint(err, "name the one with the labels, as 'labels: %s/FILE'", name);
+    if (set->count > 1) {
+        (void)espl_fail(err, ESPL_E_JOB, "'%s' has %zu files", name, set->count);
+        return espl_hint(err, "name the one that is meant, as '%s: %s/FILE'", what, name);
     }
-    params->labels = found->labels.paths[0];
+    *path = set->paths[0];
     return ESPL_OK;
 }
 
@@ -63,9 +64,15 @@ enum espl_status espl_image_find(struct espl_image_params *params, struct espl_i
         return espl_blame(err, "param:source");
     }
     if (params->labels != NULL && !found->own_labels) {
-        status = take_labels(params, found, err);
+        status = take_file(&params->labels, "labels", &found->labels, err);
     }
-    return status == ESPL_OK ? status : espl_blame(err, "param:labels");
+    if (status != ESPL_OK) {
+        return espl_blame(err, "param:labels");
+    }
+    if (params->list != NULL) {
+        status = take_file(&params->list, "list", &found->list, err);
+    }
+    return status == ESPL_OK ? status : espl_blame(err, "param:list");
 }
 
 void espl_image_found_blame(const struct espl_image_found *found, enum espl_status status,
@@ -80,4 +87,5 @@ void espl_image_found_free(struct espl_image_found *found)
 {
     espl_source_free(&found->pictures);
     espl_source_free(&found->labels);
+    espl_source_free(&found->list);
 }

@@ -14,6 +14,7 @@ struct espl_image_params {
     const char *source;
     const char *labels; /* NULL = classes are folders */
     const char *subset; /* NULL = everything */
+    const char *list;   /* NULL = all of it */
     int order;
     int64_t seed;
     int64_t first;

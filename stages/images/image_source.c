@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #define IDX_LIMIT     ((size_t)4 << 30) /* decompressed */
+#define LIST_LIMIT    ((size_t)256 << 20)
 #define FILE_LIMIT    ((uint64_t)64 << 20)
 #define ARCHIVE_LIMIT ((uint64_t)256 << 30) /* all that comes out of the decompressor */
 #define MOST_ENTRIES  ((uint64_t)16 << 20)
@@ -57,6 +58,11 @@ enum espl_status espl_image_source_check(const struct espl_image_params *params,
                         params->source);
         return espl_blame(err, "param:subset");
     }
+    if (espl_image_form_is_table(form) && params->list != NULL) {
+        (void)espl_fail(err, ESPL_E_JOB, "'list' is for folders and archives, '%s' is neither",
+                        params->source);
+        return espl_blame(err, "param:list");
+    }
     if (form != ESPL_IMAGE_IDX && params->labels != NULL) {
         (void)espl_fail(err, ESPL_E_JOB, "'labels' are for idx files; %s",
                         form == ESPL_IMAGE_CIFAR ? "a file of CIFAR-10 has its own"
@@ -67,6 +73,25 @@ enum espl_status espl_image_source_check(const struct espl_image_params *params,
     return ESPL_OK;
 }
 
+static enum espl_status keep_listed(const char *path, struct espl_image_source *source,
+                                    struct espl_error *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum espl_status status = espl_fs_read_file(path, LIST_LIMIT, &text, &len, err);
+    if (status == ESPL_OK && strlen(text) != len) {
+        status = espl_fail(err, ESPL_E_CORRUPT, "'%s' is no text: it holds zero bytes", path);
+    }
+    if (status == ESPL_OK) {
+        status = espl_image_list_keep(source->list, text, err);
+        if (status != ESPL_OK) {
+            (void)espl_context(err, "while reading '%s'", path);
+        }
+    }
+    free(text);
+    return status == ESPL_OK ? status : espl_blame(err, "param:list");
+}
+
 static enum espl_status open_list(const struct espl_image_params *params,
                                   struct espl_image_source *source, struct espl_error *err)
 {
@@ -75,6 +100,12 @@ static enum espl_status open_list(const struct espl_image_params *params,
                                                          params->memory, &source->list, err);
     if (status != ESPL_OK) {
         return espl_blame(err, status == ESPL_E_JOB ? "param:subset" : "param:source");
+    }
+    if (params->list != NULL) {
+        const enum espl_status kept = keep_listed(params->list, source, err);
+        if (kept != ESPL_OK) {
+            return kept;
+        }
     }
     source->count = espl_image_list_count(source->list);
     source->classes = espl_image_list_classes(source->list);

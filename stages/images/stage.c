@@ -34,6 +34,14 @@ static const struct espl_param params_table[] = {
      .type = ESPL_PARAM_STRING,
      .flags = ESPL_PARAM_OPTIONAL,
      .offset = offsetof(struct espl_image_params, subset)},
+    {.name = "list",
+     .help = "text with a line \"PICTURE LABEL\" for each picture of a folder or archive to take, "
+             "as `espalier fetch imagenet-300` makes it (a path or SET/FILE); default all, with "
+             "their folders for classes",
+     .unit = "",
+     .type = ESPL_PARAM_PATH,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
+     .offset = offsetof(struct espl_image_params, list)},
     {.name = "order",
      .help = "sorted by path (idx: as in the file), or shuffled by seed",
      .unit = "",
@@ -182,35 +190,47 @@ static enum espl_status setup_from_model(const json_t *description,
     return status == ESPL_OK ? espl_image_setup_make(params, &config, setup, err) : status;
 }
 
-/* A folder is known by its content, the other sources are files. */
-static enum espl_status plan_files(struct espl_plan_ctx *ctx,
-                                   const struct espl_image_params *params, struct espl_error *err)
+/* A folder is known by the names and contents of its pictures. */
+static enum espl_status plan_folder(struct espl_plan_ctx *ctx,
+                                    const struct espl_image_params *params, struct espl_error *err)
 {
     struct espl_image_source source;
     char digest[ESPL_SHA256_HEX];
-    enum espl_status status = ESPL_OK;
-    const enum espl_image_form form = espl_image_form_of(params->source);
-    if (form != ESPL_IMAGE_FOLDER) {
-        /* The name decides what bytes mean here, so that it must show in the key. */
-        const char *const role = form == ESPL_IMAGE_CIFAR ? "CIFAR-10" : "pictures";
-        status = espl_plan_add_file(ctx, role, params->source, err);
-        if (status != ESPL_OK) {
-            return espl_blame(err, "param:source");
-        }
-        if (params->labels != NULL) {
-            status = espl_plan_add_file(ctx, "labels", params->labels, err);
-        }
-        return status == ESPL_OK ? status : espl_blame(err, "param:labels");
+    enum espl_status status = espl_image_source_open(params, &source, err);
+    if (status != ESPL_OK) {
+        return status; /* blamed */
     }
-    status = espl_image_source_open(params, &source, err);
-    if (status == ESPL_OK) {
-        status = espl_image_list_digest(source.list, digest, err);
-        espl_image_source_close(&source);
-    }
+    status = espl_image_list_digest(source.list, digest, err);
+    espl_image_source_close(&source);
     if (status == ESPL_OK) {
         status = espl_plan_add_digest(ctx, "pictures", digest, err);
     }
     return status == ESPL_OK ? status : espl_blame(err, "param:source");
+}
+
+static enum espl_status plan_file(struct espl_plan_ctx *ctx, const char *role, const char *path,
+                                  const char *parameter, struct espl_error *err)
+{
+    const enum espl_status status =
+        path != NULL ? espl_plan_add_file(ctx, role, path, err) : ESPL_OK;
+    return status == ESPL_OK ? status : espl_blame(err, parameter);
+}
+
+static enum espl_status plan_files(struct espl_plan_ctx *ctx,
+                                   const struct espl_image_params *params, struct espl_error *err)
+{
+    const enum espl_image_form form = espl_image_form_of(params->source);
+    /* The name decides what bytes mean here, so that it must show in the key. */
+    const char *const role = form == ESPL_IMAGE_CIFAR ? "CIFAR-10" : "pictures";
+    enum espl_status status = plan_file(ctx, "list", params->list, "param:list", err);
+    if (status == ESPL_OK && form == ESPL_IMAGE_FOLDER) {
+        return plan_folder(ctx, params, err);
+    }
+    if (status == ESPL_OK) {
+        status = plan_file(ctx, role, params->source, "param:source", err);
+    }
+    return status == ESPL_OK ? plan_file(ctx, "labels", params->labels, "param:labels", err)
+                             : status;
 }
 
 /* params: paths only. */

@@ -12,5 +12,6 @@ espl_unit_test(test_vision_golden_full LINK espl_test_model espl_eval espl_datas
                espl_dep_jansson m ${vision_golden_support} LABELS slow TIMEOUT 7200)
 espl_unit_test(test_images LINK espl_datasets espl_dep_jansson SOURCES golden_data.c)
 espl_unit_test(test_image_sources LINK espl_datasets espl_dep_archive SOURCES archive_fixture.c)
+espl_unit_test(test_image_keep LINK espl_datasets)
 espl_unit_test(test_images_stage LINK espl_stages SOURCES prune_fixture.c golden_data.c)
 espl_unit_test(test_wanda_images LINK espl_stages SOURCES prune_fixture.c)

@@ -51,6 +51,14 @@ show '{source: small}'
 show '{source: small/pictures, labels: small/labels, first: 1}'
 show '{source: small/pictures}'
 show '{source: cifar}'
+mkdir -p folder/val/ant folder/val/bee
+cp "$SRC/tests/data/images/pictures/colour.png" folder/val/ant/1.png
+cp "$SRC/tests/data/images/pictures/colour.png" folder/val/bee/2.png
+echo 'bee/2.png 4' >val.txt
+publish sample val.txt
+show '{source: folder, subset: val, list: sample/val.txt, size: 8, channels: 3}'
+job '{source: pictures, list: sample}' && espalier plan job.yaml >plan.out
+job '{source: folder, list: sample, size: 8, channels: 3}' && espalier plan job.yaml >plan.out
 job '{source: many}' && espalier plan job.yaml >plan.out
 job '{source: cifar, labels: small/labels}' && espalier plan job.yaml >plan.out
 job '{source: smal}' && espalier plan job.yaml >plan.out
