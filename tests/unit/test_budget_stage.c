@@ -50,11 +50,11 @@ static void make_supernet(struct setup *setup)
     search_result_free(&result);
 }
 
-/* Parameters of latency-profile have no public struct: the path is the first field, the switch for
- * foreign devices the second. */
+/* Parameters of latency-profile have no public struct: these are its first fields. */
 struct latency_head {
     const char *table;
     bool allow_foreign;
+    int64_t batch, m, vector, threads, repeats, runs, run_repeats;
 };
 
 static void profile(struct setup *setup, size_t runs, bool energy, bool allow_foreign,
@@ -211,7 +211,15 @@ static void test_search__measures_what_it_chose(void **state)
     assert_false(has_figure(&result, "speedup_measured"));
     search_result_free(&result);
 
+    struct latency_head head;
     search_default_params(&espl_stage_latency_profile, setup.arena, params);
+    memcpy(&head, params, sizeof head);
+    assert_int_equal(head.repeats, 30); /* the fields are where they are thought to be */
+    head.threads = 1;
+    head.repeats = 3;
+    head.runs = 8;
+    head.run_repeats = 1;
+    memcpy(params, &head, sizeof head);
     const struct search_run profile_here = {.stage = &espl_stage_latency_profile,
                                             .params = params,
                                             .key_digit = 'e',
