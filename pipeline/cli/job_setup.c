@@ -20,13 +20,18 @@ static bool has_gpu_driver(void)
     return espl_fs_exists("/proc/driver/nvidia/version") || espl_fs_exists("/dev/nvhost-gpu");
 }
 
-/* Can this machine give the job's device? */
-static enum espl_status check_device(void *user, const char *device, struct espl_error *err)
+/* Can this machine give the job's device? A stage that runs on it takes `auto` for the first one.
+ */
+static enum espl_status check_device(void *user, const char *device, const char *stage,
+                                     struct espl_error *err)
 {
     struct espl_cuda_info info;
     struct espl_error problem = {0};
     int64_t index = 0;
     (void)user; /* this check needs no state */
+    if (stage != NULL && strcmp(device, "auto") == 0) {
+        device = "cuda:0";
+    }
     if (strncmp(device, "cuda:", 5) != 0) {
         return ESPL_OK;
     }
@@ -42,10 +47,14 @@ static enum espl_status check_device(void *user, const char *device, struct espl
         (void)espl_fail(err, ESPL_E_MACHINE, "device '%s' is not available: this machine has %u",
                         device, info.device_count);
     } else {
-        (void)espl_fail(err, ESPL_E_UNSUPPORTED,
-                        "device '%s' is not available: this build has no CUDA backend", device);
+        return ESPL_OK;
     }
-    return espl_hint(err, "use `--device cpu` (all stages work), or see `espalier doctor`");
+    return stage == NULL
+               ? espl_hint(err, "use `--device cpu` (all stages work), or see `espalier doctor`")
+               : espl_hint(err,
+                           "use `--device cpu` (all stages work; '%s' would then measure the CPU), "
+                           "or see `espalier doctor`",
+                           stage);
 }
 
 /* Splits "stage.param=value" at its first '='. */

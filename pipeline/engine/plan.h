@@ -75,9 +75,10 @@ struct espl_plan {
 typedef double (*espl_history_fn)(void *user, const char *stage_name,
                                   const struct espl_estimate *est);
 
-/** Can this machine give the job's device? Fails with MACHINE or UNSUPPORTED and a hint. The engine
- * does not know backends, so the caller brings this. */
-typedef enum espl_status (*espl_device_check_fn)(void *user, const char *device,
+/** Can this machine give the job's device? stage: id of the first stage that runs on it
+ * (ESPL_STAGE_ON_DEVICE), NULL when none does. Fails with MACHINE or UNSUPPORTED and a hint. The
+ * engine does not know backends, so the caller brings this. */
+typedef enum espl_status (*espl_device_check_fn)(void *user, const char *device, const char *stage,
                                                  struct espl_error *err);
 
 struct espl_plan_options {

@@ -40,6 +40,11 @@ const json_t *espl_plan_input(const struct espl_plan_ctx *ctx, const char *port)
     return NULL;
 }
 
+const char *espl_plan_device(const struct espl_plan_ctx *ctx)
+{
+    return ctx->planner->job->device;
+}
+
 void espl_plan_set_output(struct espl_plan_ctx *ctx, const char *port, json_t *description)
 {
     struct espl_plan_stage *stage = this_stage(ctx);

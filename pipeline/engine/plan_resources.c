@@ -149,13 +149,46 @@ static void check_disk(struct espl_planner *planner)
     }
 }
 
+static bool is_on_device(const struct espl_plan_stage *stage)
+{
+    return (stage->job_stage->stage->flags & ESPL_STAGE_ON_DEVICE) != 0;
+}
+
+/* On a CUDA device a stage without kernels for it runs on the CPU: it says so. */
+static void warn_of_cpu_stages(struct espl_planner *planner)
+{
+    struct espl_plan_ctx ctx = {.planner = planner};
+    size_t count = 0;
+    for (size_t i = planner->plan->stage_count; i-- > 0;) {
+        if (will_run(&planner->plan->stages[i]) && !is_on_device(&planner->plan->stages[i])) {
+            ctx.index = i;
+            count++;
+        }
+    }
+    if (count == 1) {
+        espl_plan_warn(&ctx, "this stage has no CUDA kernels: it runs on the CPU");
+    } else if (count > 1) {
+        espl_plan_warn(&ctx, "this stage and %zu more have no CUDA kernels: they run on the CPU",
+                       count - 1);
+    }
+}
+
 static void check_device(struct espl_planner *planner)
 {
     const struct espl_plan_options *options = planner->options;
+    const char *device = planner->job->device;
+    const char *stage = NULL;
     struct espl_error problem = {0};
+    for (size_t i = planner->plan->stage_count; i-- > 0;) {
+        if (will_run(&planner->plan->stages[i]) && is_on_device(&planner->plan->stages[i])) {
+            stage = planner->plan->stages[i].job_stage->id;
+        }
+    }
     if (options->check_device == NULL ||
-        options->check_device(options->check_device_user, planner->job->device, &problem) ==
-            ESPL_OK) {
+        options->check_device(options->check_device_user, device, stage, &problem) == ESPL_OK) {
+        if (strncmp(device, "cuda:", 5) == 0) {
+            warn_of_cpu_stages(planner);
+        }
         return;
     }
     struct espl_error *error = next_error(planner->plan);

@@ -21,7 +21,9 @@ enum espl_stage_flag {
         1u << 0,                  /* measures this machine: the device fingerprint enters the key */
     ESPL_STAGE_NETWORK = 1u << 1, /* may open connections */
     ESPL_STAGE_RESUMABLE = 1u << 2, /* publishes units; a restart continues after the last one */
-    ESPL_STAGE_SEEDED = 1u << 3     /* draws random numbers: the job seed enters the key */
+    ESPL_STAGE_SEEDED = 1u << 3,    /* draws random numbers: the job seed enters the key */
+    ESPL_STAGE_ON_DEVICE = 1u << 4  /* runs on the job's device: `auto` means cuda:0, and a device
+                                     * that is missing is an error, never another one */
 };
 
 enum espl_port_flag { ESPL_PORT_OPTIONAL = 1u << 0 };
@@ -56,6 +58,8 @@ struct espl_stage_ctx;
 const json_t *espl_plan_input(const struct espl_plan_ctx *ctx, const char *port);
 /** Does the job connect this (optional) port? */
 bool espl_plan_is_connected(const struct espl_plan_ctx *ctx, const char *port);
+/** Device text of the job: "cpu", "cuda:0", "auto". Never NULL. */
+const char *espl_plan_device(const struct espl_plan_ctx *ctx);
 /** Predicts the description of the output at `port` for stages downstream. Takes a new reference.
  */
 void espl_plan_set_output(struct espl_plan_ctx *ctx, const char *port, json_t *description);

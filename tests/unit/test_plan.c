@@ -397,9 +397,11 @@ static void test_select__unknown_ids(void **state)
     espl_job_free(job);
 }
 
-static enum espl_status no_gpu(void *user, const char *device, struct espl_error *err)
+static enum espl_status no_gpu(void *user, const char *device, const char *stage,
+                               struct espl_error *err)
 {
     (void)user;
+    assert_null(stage); /* none of the fakes runs on the device */
     (void)espl_fail(err, ESPL_E_MACHINE, "device '%s' is not available: no CUDA driver", device);
     return espl_hint(err, "use --device cpu");
 }
