@@ -1,6 +1,7 @@
 #include "report/report_page.h"
 
 #include "core/units.h"
+#include "report/bench_figures.h"
 #include "report/figure_text.h"
 #include "report/html.h"
 #include "report/svg.h"
@@ -183,7 +184,7 @@ static enum espl_status layer_figure(void *user, const struct espl_report_layers
     char id[32];
     char title[256];
     if (espl_report_is_bytes_series(layers->series) ||
-        espl_report_is_search_series(layers->series)) {
+        espl_report_is_search_series(layers->series) || espl_bench_is_series(layers->series)) {
         return ESPL_OK;
     }
     if (remarks == NULL) {

@@ -292,6 +292,9 @@ enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf
         status = espl_report_search(data, out, err);
     }
     espl_report_bytes(data, out);
+    if (status == ESPL_OK) {
+        status = espl_report_bench(data, out, err);
+    }
     espl_report_metrics(data, out);
     if (status == ESPL_OK) {
         status = espl_report_times(data, out, err);

@@ -26,6 +26,10 @@ enum espl_status espl_report_search(const struct espl_report_data *data, struct 
                                     struct espl_error *err);
 /** Is this layer series shown there? */
 bool espl_report_is_search_series(const char *series);
+/** Products measured by deploy-bench: speed-ups by number of tokens and the roofline, each followed
+ * by its figures; nothing when no stage reported any. Errors: NOMEM. */
+enum espl_status espl_report_bench(const struct espl_report_data *data, struct espl_buf *out,
+                                   struct espl_error *err);
 /** Every metric of every stage. */
 void espl_report_metrics(const struct espl_report_data *data, struct espl_buf *out);
 /** Stage times and peak memory: bars and table. */

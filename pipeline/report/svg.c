@@ -1,6 +1,7 @@
 #include "report/svg_internal.h"
 
 #include "report/html.h"
+#include "report/report_style.h"
 
 #include <stdio.h>
 
@@ -20,6 +21,22 @@ void espl_svg_open(struct espl_buf *out, const struct espl_svg_head *head, doubl
 void espl_svg_close(struct espl_buf *out)
 {
     espl_buf_puts(out, "</svg>\n");
+}
+
+void espl_svg_start_standalone(struct espl_buf *out, const struct espl_svg_head *head,
+                               double height, double left)
+{
+    espl_buf_puts(out, "<style>\n");
+    for (const char *const *piece = espl_svg_style; *piece != NULL; ++piece) {
+        espl_buf_puts(out, *piece);
+    }
+    espl_buf_printf(out,
+                    ":root{font-family:system-ui,'DejaVu Sans',sans-serif}\n</style>\n"
+                    "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n"
+                    "<text class=\"name\" x=\"%.1f\" y=\"19\">",
+                    ESPL_SVG_WIDTH, height, left);
+    espl_html_text(out, head->title);
+    espl_buf_printf(out, "</text>\n<g transform=\"translate(0 %.1f)\">\n", (double)ESPL_SVG_TITLE);
 }
 
 /* Fill patterns in an 8 x 8 cell; index = series. Series 0 is a plain fill, the last an outline. */

@@ -95,6 +95,26 @@ struct espl_svg_xy {
 enum { ESPL_SVG_MAX_XY_SERIES = 24 };
 void espl_svg_xy(struct espl_buf *out, const struct espl_svg_xy *chart);
 
+/** Box plots: groups along the horizontal scale, a box a series in each; the vertical scale is
+ * linear from 0. More than ESPL_SVG_MAX_SERIES series repeat styles. */
+struct espl_svg_box {
+    double low, q1, median, q3, high; /* ends of the values, quartiles */
+    size_t count;                     /* of values; 0 = nothing is drawn */
+};
+struct espl_svg_boxes {
+    struct espl_svg_head head;
+    const char *x_label, *y_label;
+    size_t group_count, series_count;
+    const char *const *groups;
+    const char *const *series;
+    const struct espl_svg_box *boxes; /* [group][series] */
+    double reference;                 /* a dashed line at this height; NaN = none */
+    bool standalone;
+};
+void espl_svg_boxes(struct espl_buf *out, const struct espl_svg_boxes *chart);
+/** Sorts values; quartiles between two of them are interpolated linearly. */
+struct espl_svg_box espl_svg_box_of(double *values, size_t count);
+
 /** Legend of `count` series: sample of line, marker and fill with the name. */
 void espl_svg_legend(struct espl_buf *out, const char *id, const char *const *names, size_t count);
 

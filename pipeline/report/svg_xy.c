@@ -1,7 +1,6 @@
 #include "report/svg_internal.h"
 
 #include "report/html.h"
-#include "report/report_style.h"
 
 #include <math.h>
 
@@ -10,8 +9,7 @@ static const double plot_left = 64.0;
 static const double plot_right = 520.0;
 static const double plot_top = 12.0;
 static const double plot_bottom = 352.0;
-static const double axis_height = 42.0;  /* numbers and label below the plot */
-static const double title_height = 22.0; /* above all, when there is no page to name it */
+static const double axis_height = 42.0; /* numbers and label below the plot */
 static const double legend_left = 536.0;
 static const double legend_pitch = 19.0;
 
@@ -255,22 +253,6 @@ static void draw_series(struct espl_buf *out, const struct espl_svg_xy *chart,
     }
 }
 
-/* Style sheet, ground and title: what a page would give. */
-static void start_standalone(struct espl_buf *out, const struct espl_svg_xy *chart, double height)
-{
-    espl_buf_puts(out, "<style>\n");
-    for (const char *const *piece = espl_svg_style; *piece != NULL; ++piece) {
-        espl_buf_puts(out, *piece);
-    }
-    espl_buf_printf(out,
-                    ":root{font-family:system-ui,'DejaVu Sans',sans-serif}\n</style>\n"
-                    "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n"
-                    "<text class=\"name\" x=\"%.1f\" y=\"19\">",
-                    ESPL_SVG_WIDTH, height, plot_left);
-    espl_html_text(out, chart->head.title);
-    espl_buf_printf(out, "</text>\n<g transform=\"translate(0 %.1f)\">\n", title_height);
-}
-
 void espl_svg_xy(struct espl_buf *out, const struct espl_svg_xy *chart)
 {
     const struct scale x = make_scale(chart, &chart->x, true);
@@ -278,10 +260,10 @@ void espl_svg_xy(struct espl_buf *out, const struct espl_svg_xy *chart)
     const double plot_height = plot_bottom + axis_height;
     const double legend_height = 2.0 * plot_top + legend_pitch * (double)chart->series_count;
     const double height = (plot_height > legend_height ? plot_height : legend_height) +
-                          (chart->standalone ? title_height : 0.0);
+                          (chart->standalone ? ESPL_SVG_TITLE : 0);
     espl_svg_open(out, &chart->head, height);
     if (chart->standalone) {
-        start_standalone(out, chart, height);
+        espl_svg_start_standalone(out, &chart->head, height, plot_left);
     }
     draw_axes(out, chart, &x, &y);
     draw_series(out, chart, &x, &y);
