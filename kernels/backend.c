@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 static const struct backend_entry {
     const char *name;
@@ -112,6 +113,14 @@ const struct espl_ops *espl_backend_ops(const struct espl_backend *backend)
 unsigned espl_backend_threads(const struct espl_backend *backend)
 {
     return backend->threads;
+}
+
+double espl_backend_seconds(const struct espl_backend *backend)
+{
+    struct timespec time = {0, 0};
+    /* Several threads wait for each other: only the wall tells. */
+    (void)clock_gettime(backend->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 void *espl_backend_scratch(struct espl_backend *backend, size_t bytes)

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { ESPL_BASELINE_MAX_COPIES = 64 };
+enum { ESPL_BASELINE_MAX_COPIES = 1024 };
 
 /** Copies of an array in device memory. */
 struct espl_baseline_copies {

@@ -1,28 +1,30 @@
-/* The SpMM bench: makes weights in every form, and times every form and baseline. */
+/* The SpMM bench: times every form and baseline of a matrix. */
 #include "kernels/bench/spmm_bench.h"
 
 #include "espalier/cuda_memory.h"
 #include "kernels/bench/spmm_baseline.h"
+#include "kernels/bench/spmm_time.h"
 #include "kernels/bench/spmm_weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_COPIES = 128,
-    COLD_FACTOR = 4,
-    MAX_TOKENS = 64,
-    SEED = 5,
-    SLOW_LAUNCHES = 3,
-    SLOW_REPEATS = 3
-};
+enum { SEED = 5, SLOW_LAUNCHES = 3, SLOW_REPEATS = 3, COPY_BYTES_LOG2 = 31 };
+
+void espl_spmm_device_text(const struct espl_cuda_info *info, char text[ESPL_SPMM_DEVICE_TEXT])
+{
+    const struct espl_cuda_device *device = &info->devices[0];
+    (void)snprintf(text, ESPL_SPMM_DEVICE_TEXT, "%s, cc %u.%u, %u multiprocessors, driver %u.%u",
+                   device->name, device->compute_major, device->compute_minor,
+                   device->multiprocessors, info->driver_major, info->driver_minor);
+}
 
 enum espl_status espl_spmm_measure_ceiling(struct espl_spmm_ceiling *ceiling,
                                            struct espl_error *err)
 {
     enum espl_status status =
-        espl_cuda_copy_bandwidth((size_t)1 << 31, &ceiling->copy_bytes_a_second, err);
+        espl_cuda_copy_bandwidth((size_t)1 << COPY_BYTES_LOG2, &ceiling->copy_bytes_a_second, err);
     if (status == ESPL_OK) {
         status = espl_cuda_cache_bytes(&ceiling->cache_bytes, err);
     }
@@ -31,34 +33,38 @@ enum espl_status espl_spmm_measure_ceiling(struct espl_spmm_ceiling *ceiling,
 
 /* ---- timing one subject ---- */
 
+struct way {
+    enum espl_spmm_mode mode;
+    bool graph, warm, overlap;
+};
+
+static const struct way ways[] = {
+    {ESPL_SPMM_GRAPH, true, false, false},  {ESPL_SPMM_EAGER, false, false, false},
+    {ESPL_SPMM_WARM, true, true, false},    {ESPL_SPMM_EAGER_WARM, false, true, false},
+    {ESPL_SPMM_OVERLAP, true, false, true},
+};
+
 static enum espl_status time_all(const struct espl_spmm_bench_options *options,
                                  const struct espl_cuda_subject *subject, size_t copies,
                                  bool can_overlap, bool slow, struct espl_spmm_result *result,
                                  struct espl_error *err)
 {
-    struct espl_cuda_timing_options timing = {
-        .graph = true,
-        .launches = copies > options->launches ? copies : options->launches,
-        .repeats = options->repeats};
-    if (slow) {
-        timing.launches = copies > SLOW_LAUNCHES ? copies : SLOW_LAUNCHES;
-        timing.repeats = options->repeats < SLOW_REPEATS ? options->repeats : SLOW_REPEATS;
-    }
-    enum espl_status status = espl_cuda_time_launches(subject, &timing, &result->graph, err);
-    if (status != ESPL_OK || !options->all_modes) {
-        return status;
-    }
-    timing.graph = false;
-    status = espl_cuda_time_launches(subject, &timing, &result->eager, err);
-    timing.graph = true;
-    if (status == ESPL_OK) {
-        timing.warm = true;
-        status = espl_cuda_time_launches(subject, &timing, &result->warm, err);
-        timing.warm = false;
-    }
-    if (status == ESPL_OK && can_overlap) {
-        timing.overlap = true;
-        status = espl_cuda_time_launches(subject, &timing, &result->overlap, err);
+    enum espl_status status = ESPL_OK;
+    const size_t least = slow ? SLOW_LAUNCHES : options->launches;
+    for (size_t i = 0; status == ESPL_OK && i < sizeof ways / sizeof ways[0]; i++) {
+        const struct way *way = &ways[i];
+        struct espl_cuda_timing_options timing = {.graph = way->graph,
+                                                  .overlap = way->overlap,
+                                                  .warm = way->warm,
+                                                  .launches = copies > least ? copies : least,
+                                                  .repeats = options->repeats};
+        if (slow && timing.repeats > SLOW_REPEATS) {
+            timing.repeats = SLOW_REPEATS;
+        }
+        if ((way->overlap && !can_overlap) || (!options->all_modes && i > 0)) {
+            continue;
+        }
+        status = espl_cuda_time_launches(subject, &timing, &result->times[way->mode], err);
     }
     return status;
 }
@@ -72,167 +78,103 @@ static void keep_reason(struct espl_spmm_result *result, struct espl_error *err)
 
 /* ---- our forms ---- */
 
-/* A form of the weights on the device, in as many copies as make cold caches. */
-struct form {
-    const char *name;
-    bool sparse;   /* depends on the sparsity */
-    bool lossless; /* holds the 4-bit codes; narrower ones are rivals at the same quality at best */
-    struct espl_cuda_matrix *copies[MAX_COPIES];
-    size_t count;
-};
-
-static void form_free(struct form *form)
+enum espl_status espl_spmm_launch(void *self, size_t copy, bool overlap, void *stream,
+                                  struct espl_error *err)
 {
-    for (size_t i = 0; i < form->count; i++) {
-        espl_cuda_matrix_destroy(form->copies[i]);
-    }
-    form->count = 0;
+    const struct espl_spmm_product *product = self;
+    return espl_cuda_spmm_run(product->spmm, product->form->copies[copy % product->form->count],
+                              &product->operands, overlap, stream, err);
 }
 
-static enum espl_status upload_dense(size_t rows, size_t cols, unsigned bits, const int8_t *codes,
-                                     struct espl_cuda_matrix **out, struct espl_error *err)
-{
-    struct espl_dense_device layout = {.data = NULL};
-    int8_t *own = NULL;
-    enum espl_status status = ESPL_OK;
-    if (bits != 4) {
-        status = espl_spmm_weights_codes(rows, cols, bits, 0.0, SEED, &own, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_spmm_weights_dense(own != NULL ? own : codes, rows, cols, bits, &layout, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_cuda_matrix_create_dense(&layout, out, err);
-    }
-    free(own);
-    espl_dense_device_free(&layout);
-    return status;
-}
-
-static enum espl_status upload_sparse(const char *name, size_t rows, size_t cols,
-                                      const int8_t *codes, struct espl_cuda_matrix **out,
-                                      struct espl_error *err)
-{
-    enum espl_iebme_areas unit = ESPL_IEBME_1X1;
-    struct espl_iebme_device layout = {.data = NULL};
-    if (!espl_iebme_areas_parse(name, &unit)) {
-        return espl_fail(err, ESPL_E_USAGE, "there is no form '%s' of weights", name);
-    }
-    enum espl_status status = espl_spmm_weights_iebme(codes, rows, cols, unit, &layout, err);
-    if (status == ESPL_OK) {
-        status = espl_cuda_matrix_create_iebme(&layout, out, err);
-    }
-    espl_iebme_device_free(&layout);
-    return status;
-}
-
-/* What a name means. */
-static void form_name(struct form *form, const char *name, unsigned *bits)
-{
-    *bits = strcmp(name, "int3") == 0 ? 3 : strcmp(name, "int2") == 0 ? 2 : 4;
-    form->name = name;
-    form->sparse = *bits == 4 && strcmp(name, "dense") != 0;
-    form->lossless = *bits == 4;
-}
-
-static enum espl_status form_make(struct form *form, const char *name, size_t rows, size_t cols,
-                                  const int8_t *codes, size_t cold_bytes, struct espl_error *err)
-{
-    unsigned bits = 4;
-    form_name(form, name, &bits);
-    enum espl_status status = form->sparse
-                                  ? upload_sparse(name, rows, cols, codes, &form->copies[0], err)
-                                  : upload_dense(rows, cols, bits, codes, &form->copies[0], err);
-    if (status != ESPL_OK) {
-        return status;
-    }
-    const size_t bytes = (size_t)espl_cuda_matrix_bytes(form->copies[0]);
-    size_t wanted = cold_bytes / bytes + 1;
-    wanted = wanted < MAX_COPIES ? wanted : MAX_COPIES;
-    for (form->count = 1; status == ESPL_OK && form->count < wanted;) {
-        status = espl_cuda_matrix_clone(form->copies[0], &form->copies[form->count], err);
-        form->count += status == ESPL_OK ? 1 : 0;
-    }
-    return status;
-}
-
-/* One product of a form. */
-struct our_subject {
-    const struct form *form;
-    struct espl_cuda_spmm *spmm;
-    struct espl_cuda_spmm_operands operands;
-};
-
-static enum espl_status launch_ours(void *pointer, size_t copy, bool overlap, void *stream,
-                                    struct espl_error *err)
-{
-    const struct our_subject *self = pointer;
-    return espl_cuda_spmm_run(self->spmm, self->form->copies[copy % self->form->count],
-                              &self->operands, overlap, stream, err);
-}
-
-/* Activations and outputs of a shape, for the largest number of tokens. */
-struct operands {
-    void *codes, *x, *y;
-};
-
-static void operands_free(struct operands *operands)
+void espl_spmm_operands_free(struct espl_spmm_operands *operands)
 {
     espl_cuda_free(operands->codes);
     espl_cuda_free(operands->x);
     espl_cuda_free(operands->y);
 }
 
-static enum espl_status operands_make(struct operands *operands, size_t rows, size_t cols,
-                                      struct espl_error *err)
+enum espl_status espl_spmm_operands_make(struct espl_spmm_operands *operands, size_t rows,
+                                         size_t cols, struct espl_error *err)
 {
-    int8_t *host = espl_baseline_activations(MAX_TOKENS * cols);
+    const size_t tokens = ESPL_SPMM_MAX_TOKENS;
+    int8_t *host = espl_baseline_activations(tokens * cols);
     enum espl_status status =
         host != NULL ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for activations");
     if (status == ESPL_OK) {
-        status = espl_cuda_alloc(MAX_TOKENS * cols, &operands->codes, err);
+        status = espl_cuda_alloc(tokens * cols, &operands->codes, err);
     }
     if (status == ESPL_OK) {
-        status = espl_cuda_alloc(espl_cuda_activation_bytes(MAX_TOKENS, cols), &operands->x, err);
+        status = espl_cuda_alloc(espl_cuda_activation_bytes(tokens, cols), &operands->x, err);
     }
     if (status == ESPL_OK) {
-        status = espl_cuda_alloc(MAX_TOKENS * rows * sizeof(int32_t), &operands->y, err);
+        status = espl_cuda_alloc(tokens * rows * sizeof(int32_t), &operands->y, err);
     }
     if (status == ESPL_OK) {
-        status = espl_cuda_upload(operands->codes, host, MAX_TOKENS * cols, err);
+        status = espl_cuda_upload(operands->codes, host, tokens * cols, err);
     }
     free(host);
     return status;
 }
 
+/* Stored measurements come before the rule. */
+static enum espl_status create_product(const struct espl_spmm_bench_options *options,
+                                       const struct espl_spmm_case *item,
+                                       struct espl_spmm_product *product,
+                                       struct espl_spmm_result *result, struct espl_error *err)
+{
+    const struct espl_spmm_stored *stored = espl_spmm_tuning_find(
+        options->tuning, result->name, item->rows, item->cols, item->tokens, item->sparsity);
+    const enum espl_status status =
+        espl_cuda_spmm_create(product->form->copies[0], item->tokens,
+                              stored != NULL ? &stored->choice : NULL, &product->spmm, err);
+    result->stored = stored != NULL;
+    if (status != ESPL_OK) {
+        if (stored != NULL) {
+            espl_context(err, "using the stored choice for %s %zu x %zu, %zu tokens", result->name,
+                         item->rows, item->cols, item->tokens);
+        }
+        return status;
+    }
+    result->choice = espl_cuda_spmm_chosen(product->spmm);
+    result->expected =
+        stored != NULL ? stored->seconds : espl_cuda_spmm_expected_seconds(product->spmm);
+    return ESPL_OK;
+}
+
 static enum espl_status time_form(const struct espl_spmm_bench_options *options,
-                                  const struct form *form, const struct operands *operands,
+                                  const struct espl_spmm_form *form,
+                                  const struct espl_spmm_operands *operands,
                                   const struct espl_spmm_case *item,
                                   struct espl_spmm_result *result, struct espl_error *err)
 {
-    struct our_subject self = {.form = form};
-    const struct espl_cuda_subject subject = {&self, launch_ours};
-    self.operands = (struct espl_cuda_spmm_operands){
-        .x = operands->x, .y = operands->y, .y_stride = item->rows, .tokens = item->tokens};
+    struct espl_spmm_product product = {
+        .form = form,
+        .operands = {
+            .x = operands->x, .y = operands->y, .y_stride = item->rows, .tokens = item->tokens}};
+    const struct espl_cuda_subject subject = {&product, espl_spmm_launch};
     (void)snprintf(result->name, sizeof result->name, "%s", form->name);
     result->ours = true;
+    result->lossless = form->lossless;
+    result->cold = form->cold;
     result->bytes = espl_cuda_matrix_bytes(form->copies[0]);
     enum espl_status status = espl_cuda_pack_activations(operands->codes, item->tokens, item->cols,
                                                          operands->x, NULL, err);
-    if (status == ESPL_OK) {
-        status = espl_cuda_spmm_create(form->copies[0], item->tokens, NULL, &self.spmm, err);
+    if (status != ESPL_OK) {
+        return status;
     }
-    if (status == ESPL_E_UNSUPPORTED) {
+    status = create_product(options, item, &product, result, err);
+    if (status == ESPL_E_UNSUPPORTED && !result->stored) {
         keep_reason(result, err);
         return ESPL_OK;
     }
     if (status == ESPL_OK) {
-        result->choice = espl_cuda_spmm_chosen(self.spmm);
-        result->expected = espl_cuda_spmm_expected_seconds(self.spmm);
         status = time_all(options, &subject, form->count, true, false, result, err);
         result->measured = status == ESPL_OK;
     }
-    espl_cuda_spmm_destroy(self.spmm);
+    if (status == ESPL_OK && options->sweep) {
+        status = espl_spmm_sweep(options, &product, item, result, err);
+    }
+    espl_cuda_spmm_destroy(product.spmm);
     return status;
 }
 
@@ -253,6 +195,7 @@ static void time_peer(const struct espl_spmm_bench_options *options,
     }
     result->bytes = peer->weight_bytes(self.self);
     const size_t copies = (size_t)(cold_bytes / (result->bytes > 0 ? result->bytes : 1)) + 1;
+    result->cold = copies <= ESPL_BASELINE_MAX_COPIES;
     if (time_all(options, &subject, copies, false, peer->sparse != 0, result, &err) == ESPL_OK) {
         result->measured = true;
     } else {
@@ -261,89 +204,121 @@ static void time_peer(const struct espl_spmm_bench_options *options,
     peer->destroy(self.self);
 }
 
-/* ---- a shape ---- */
+/* ---- one matrix ---- */
 
-/* Ours without loss: the automatic choice by expected, the best by measured time. */
-static void choose(struct espl_spmm_case *item, const struct form *forms, size_t form_count)
-{
-    bool any = false;
-    for (size_t i = 0; i < form_count; i++) {
-        if (!forms[i].lossless || !item->results[i].measured) {
-            continue;
-        }
-        if (!any || item->results[i].expected < item->results[item->chosen].expected) {
-            item->chosen = i;
-        }
-        if (!any || item->results[i].graph.median < item->results[item->best].graph.median) {
-            item->best = i;
-        }
-        any = true;
-    }
-}
-
-/* Results of the first sparsity, for subjects that do not depend on it. */
-struct shape_memory {
-    struct espl_spmm_result results[MAX_TOKENS][ESPL_SPMM_MAX_RESULTS];
-    bool known;
+/* What stays while the sparsities of a shape change. */
+struct shape_state {
+    struct espl_spmm_form forms[ESPL_SPMM_MAX_FORMS];
+    struct espl_spmm_operands operands;
+    /* Of the sparsity before, for subjects that do not depend on it. */
+    struct espl_spmm_result known[ESPL_SPMM_MAX_TOKENS][ESPL_SPMM_MAX_RESULTS];
+    bool is_known;
 };
 
 static enum espl_status bench_case(const struct espl_spmm_bench_options *options,
-                                   const struct form *forms, const struct operands *operands,
-                                   const int8_t *codes, size_t cold_bytes,
-                                   const struct espl_spmm_result *known,
-                                   struct espl_spmm_case *item, struct espl_error *err)
+                                   const struct shape_state *state,
+                                   const struct espl_spmm_result *known, const int8_t *codes,
+                                   size_t cold_bytes, struct espl_spmm_case *item,
+                                   struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < options->form_count; i++) {
-        if (known != NULL && !forms[i].sparse) {
-            item->results[item->count++] = known[i];
-            continue;
+        struct espl_spmm_result *result = &item->results[item->count++];
+        if (known != NULL && !state->forms[i].sparse) {
+            *result = known[i];
+        } else {
+            status = time_form(options, &state->forms[i], &state->operands, item, result, err);
         }
-        status = time_form(options, &forms[i], operands, item, &item->results[item->count++], err);
     }
     for (size_t i = 0; status == ESPL_OK && i < options->peer_count; i++) {
+        struct espl_spmm_result *result = &item->results[item->count++];
         if (known != NULL && options->peers[i]->sparse == 0) {
-            item->results[item->count++] = known[options->form_count + i];
-            continue;
+            *result = known[options->form_count + i];
+        } else {
+            time_peer(options, options->peers[i], codes, cold_bytes, item, result);
         }
-        time_peer(options, options->peers[i], codes, cold_bytes, item,
-                  &item->results[item->count++]);
     }
-    choose(item, forms, options->form_count);
+    espl_spmm_choose(item);
     return status;
 }
 
-static enum espl_status bench_sparsity(const struct espl_spmm_bench_options *options,
-                                       const struct operands *operands, struct form *forms,
-                                       struct shape_memory *memory, size_t cold_bytes, size_t rows,
-                                       size_t cols, double sparsity, const size_t *tokens,
-                                       size_t token_count, espl_spmm_case_fn *done, void *self,
-                                       struct espl_error *err)
+static enum espl_status bench_weights(const struct espl_spmm_bench_options *options,
+                                      const struct espl_spmm_weights *weights,
+                                      struct shape_state *state, size_t cold_bytes,
+                                      const size_t *tokens, size_t token_count,
+                                      espl_spmm_case_fn *done, void *self, struct espl_error *err)
 {
-    int8_t *codes = NULL;
-    enum espl_status status = espl_spmm_weights_codes(rows, cols, 4, sparsity, SEED, &codes, err);
+    enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < options->form_count; i++) {
-        if (forms[i].count == 0) {
-            status = form_make(&forms[i], options->forms[i], rows, cols, codes, cold_bytes, err);
+        if (state->forms[i].count == 0) {
+            status =
+                espl_spmm_form_make(&state->forms[i], options->forms[i], weights, cold_bytes, err);
         }
     }
     for (size_t t = 0; status == ESPL_OK && t < token_count; t++) {
-        struct espl_spmm_case item = {
-            .rows = rows, .cols = cols, .tokens = tokens[t], .sparsity = sparsity};
-        status = bench_case(options, forms, operands, codes, cold_bytes,
-                            memory->known ? memory->results[t] : NULL, &item, err);
+        struct espl_spmm_case item = {.rows = weights->rows,
+                                      .cols = weights->cols,
+                                      .tokens = tokens[t],
+                                      .sparsity = weights->sparsity,
+                                      .usual = ESPL_SPMM_GRAPH};
+        status = bench_case(options, state, state->is_known ? state->known[t] : NULL,
+                            weights->codes, cold_bytes, &item, err);
         if (status == ESPL_OK) {
-            memcpy(memory->results[t], item.results, sizeof item.results);
+            memcpy(state->known[t], item.results, sizeof item.results);
             status = done(&item, self, err);
         }
     }
     for (size_t i = 0; i < options->form_count; i++) {
-        if (forms[i].sparse) {
-            form_free(&forms[i]);
+        if (state->forms[i].sparse) {
+            espl_spmm_form_free(&state->forms[i]);
         }
     }
-    memory->known = true;
-    free(codes);
+    state->is_known = true;
+    return status;
+}
+
+static enum espl_status open_state(const struct espl_spmm_bench_options *options, size_t rows,
+                                   size_t cols, size_t token_count, struct shape_state **out,
+                                   struct espl_error *err)
+{
+    if (token_count > ESPL_SPMM_MAX_TOKENS ||
+        options->form_count + options->peer_count > ESPL_SPMM_MAX_RESULTS) {
+        return espl_fail(err, ESPL_E_USAGE, "too many numbers of tokens, forms or baselines");
+    }
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a bench");
+    }
+    return espl_spmm_operands_make(&(*out)->operands, rows, cols, err);
+}
+
+static void close_state(struct shape_state *state)
+{
+    if (state == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < ESPL_SPMM_MAX_FORMS; i++) {
+        espl_spmm_form_free(&state->forms[i]);
+    }
+    espl_spmm_operands_free(&state->operands);
+    free(state);
+}
+
+enum espl_status espl_spmm_bench_matrix(const struct espl_spmm_bench_options *options,
+                                        const struct espl_spmm_ceiling *ceiling,
+                                        const struct espl_spmm_weights *weights,
+                                        const size_t *tokens, size_t token_count,
+                                        espl_spmm_case_fn *done, void *self, struct espl_error *err)
+{
+    struct shape_state *state = NULL;
+    enum espl_status status =
+        open_state(options, weights->rows, weights->cols, token_count, &state, err);
+    if (status == ESPL_OK) {
+        status =
+            bench_weights(options, weights, state, ESPL_SPMM_COLD_FACTOR * ceiling->cache_bytes,
+                          tokens, token_count, done, self, err);
+    }
+    close_state(state);
     return status;
 }
 
@@ -353,25 +328,19 @@ enum espl_status espl_spmm_bench_shape(const struct espl_spmm_bench_options *opt
                                        const size_t *tokens, size_t token_count,
                                        espl_spmm_case_fn *done, void *self, struct espl_error *err)
 {
-    struct form forms[ESPL_SPMM_MAX_FORMS];
-    struct operands operands = {.x = NULL};
-    struct shape_memory *memory = calloc(1, sizeof *memory);
-    memset(forms, 0, sizeof forms);
-    if (memory == NULL || token_count > MAX_TOKENS) {
-        free(memory);
-        return espl_fail(err, ESPL_E_NOMEM, "no room for the results of %zu token counts",
-                         token_count);
-    }
-    enum espl_status status = operands_make(&operands, rows, cols, err);
+    struct shape_state *state = NULL;
+    enum espl_status status = open_state(options, rows, cols, token_count, &state, err);
     for (size_t s = 0; status == ESPL_OK && s < sparsity_count; s++) {
-        status =
-            bench_sparsity(options, &operands, forms, memory, COLD_FACTOR * ceiling->cache_bytes,
-                           rows, cols, sparsities[s], tokens, token_count, done, self, err);
+        int8_t *codes = NULL;
+        status = espl_spmm_weights_codes(rows, cols, 4, sparsities[s], SEED, &codes, err);
+        const struct espl_spmm_weights weights = {rows, cols, 4, sparsities[s], codes};
+        if (status == ESPL_OK) {
+            status = bench_weights(options, &weights, state,
+                                   ESPL_SPMM_COLD_FACTOR * ceiling->cache_bytes, tokens,
+                                   token_count, done, self, err);
+        }
+        free(codes);
     }
-    for (size_t i = 0; i < options->form_count; i++) {
-        form_free(&forms[i]);
-    }
-    operands_free(&operands);
-    free(memory);
+    close_state(state);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Baselines of `espalier bench spmm`: products of the same weights by other libraries. A baseline
  * is this table of functions. Those here load NVIDIA's libraries at run time, so that nothing new
- * is needed to build; a shared object given with --peer adds another one: it exports
+ * is needed to build; a shared object given with --baseline-library adds another one
+ * (docs/kernels/baselines.md has an example): it exports
  *
  *     const struct espl_spmm_peer *espl_spmm_peer_get(void);
  *

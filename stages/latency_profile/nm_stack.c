@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *const espl_nm_kernel_names[ESPL_NM_KERNELS] = {"dense", "gather"};
 
@@ -26,16 +25,6 @@ struct espl_nm_stack {
     float *residual; /* what blocks add to */
     uint32_t *kept;  /* (widest in): positions of kept inputs */
 };
-
-/* With one thread: the CPU time of the calling thread, which other processes do not lengthen. With
- * more: the time on the wall, since threads wait for each other. */
-static double now(const struct espl_nm_stack *stack)
-{
-    struct timespec time = {0, 0};
-    const bool alone = espl_backend_threads(stack->backend) == 1;
-    (void)clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* Floats of the widest input, output and matrix of the layers. */
 static bool widest(const struct espl_nm_layers *layers, size_t batch, size_t *in, size_t *out,
@@ -201,9 +190,9 @@ enum espl_status espl_nm_stack_time_product(struct espl_nm_stack *stack,
                                             const struct espl_latency_shape *shape, unsigned n,
                                             int kernel, double *seconds, struct espl_error *err)
 {
-    const double start = now(stack);
+    const double start = espl_backend_seconds(stack->backend);
     const enum espl_status status = product(stack, shape, n, kernel, stack->x, stack->y, err);
-    *seconds = now(stack) - start;
+    *seconds = espl_backend_seconds(stack->backend) - start;
     return status;
 }
 
@@ -247,7 +236,7 @@ enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
                                          const size_t *shape_of, const uint8_t *n, double *seconds,
                                          struct espl_error *err)
 {
-    const double start = now(stack);
+    const double start = espl_backend_seconds(stack->backend);
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < stack->layers->count; i++) {
         const struct espl_nm_layer *layer = &stack->layers->items[i];
@@ -259,6 +248,6 @@ enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
             status = after_product(stack, layer, &shape, err);
         }
     }
-    *seconds = now(stack) - start;
+    *seconds = espl_backend_seconds(stack->backend) - start;
     return status;
 }

@@ -255,6 +255,9 @@ enum espl_status espl_backend_open(const char *name, unsigned threads, struct es
 void espl_backend_close(struct espl_backend *backend);
 const struct espl_ops *espl_backend_ops(const struct espl_backend *backend);
 unsigned espl_backend_threads(const struct espl_backend *backend);
+/** Seconds of the clock that times this backend's work: with one thread its CPU time, which a busy
+ *  machine hardly changes; else time on the wall. */
+double espl_backend_seconds(const struct espl_backend *backend);
 
 /** What the linked BLAS says of itself. */
 struct espl_blas_info {

@@ -1,0 +1,49 @@
+/* What the parts of `espalier bench spmm` share. */
+#ifndef ESPL_CLI_BENCH_SPMM_H
+#define ESPL_CLI_BENCH_SPMM_H
+
+#include "cli/bench.h"
+#include "cli/bench_settings.h"
+#include "kernels/bench/spmm_bench.h"
+#include "kernels/bench/spmm_tuning.h"
+#include "stages/deploy_bench/bench_record.h"
+
+enum { ESPL_BENCH_MOST_LIBRARIES = 4 };
+
+struct espl_spmm_settings {
+    struct espl_bench_size sizes[ESPL_BENCH_MOST_SETTINGS];
+    double sparsities[ESPL_BENCH_MOST_SETTINGS];
+    size_t tokens[ESPL_BENCH_MOST_SETTINGS];
+    size_t size_count, sparsity_count, token_count;
+    bool cpu;                  /* --backend cpu: the CPU's ops instead of the CUDA device */
+    bool ablation;             /* the ablation instead of the cases */
+    const char *tune_file;     /* write choices there; NULL = no */
+    const char *tuning_file;   /* take choices from there; NULL = no */
+    const char *artifact_file; /* write an artifact there; NULL = no */
+    const char *plot_folder;   /* write plots there; NULL = no */
+    bool sgemm;                /* CPU: the baseline */
+    struct espl_spmm_bench_options options; /* of the CUDA bench; forms are the CPU's, too */
+    void *libraries[ESPL_BENCH_MOST_LIBRARIES];
+    size_t library_count;
+};
+
+/** Reads the options of the command line and loads the libraries of --baseline-library. Errors:
+ *  USAGE, VERSION for a library of another version, NOMEM. */
+enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
+                                         struct espl_spmm_settings *settings,
+                                         struct espl_error *err);
+void espl_spmm_settings_free(struct espl_spmm_settings *settings);
+
+/** The ablation of all shapes, tokens and sparsities: a table, or the JSON object. */
+enum espl_status espl_spmm_ablation_run(const struct espl_cli *cli,
+                                        const struct espl_spmm_settings *settings,
+                                        const char *device, const struct espl_spmm_ceiling *ceiling,
+                                        struct espl_error *err);
+/** Tables of all cases and of the means, or the JSON object. */
+enum espl_status espl_spmm_print(const struct espl_cli *cli, const struct espl_bench_record *record,
+                                 struct espl_error *err);
+/** speedups.svg, roofline.svg and their figures as CSV, into a folder that is made when missing. */
+enum espl_status espl_spmm_plot(const struct espl_bench_record *record, const char *folder,
+                                struct espl_error *err);
+
+#endif

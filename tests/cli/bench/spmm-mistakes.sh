@@ -1,0 +1,13 @@
+# What bench spmm refuses before it looks for a device.
+echo "no library" >text.so
+espalier bench spmm --baseline-library ./text.so 2>err
+echo "exit $?"
+head -n 1 err | cut -c -60
+tail -n 1 err
+for option in '--backend=ref' '--backend=cpu --sweep' '--backend=cpu --tune=t.json' '--tune=a.json --tuning=b.json' \
+    '--ablation --output=a.h5' '--form=3x3' '--tokens=65' '--shape=200000x1'; do
+    # Two options in one word, on purpose.
+    # shellcheck disable=SC2086
+    espalier bench spmm $option 2>&1
+    echo "exit $?"
+done
