@@ -1,0 +1,37 @@
+/* deploy-bench: what it measures and in what order. */
+#ifndef ESPL_STAGES_DEPLOY_RUN_H
+#define ESPL_STAGES_DEPLOY_RUN_H
+
+#include "engine/stage.h"
+#include "stages/deploy_bench/bench_record.h"
+
+/** Values of the enum parameters. */
+extern const char *const espl_deploy_modes[];     /* kernel */
+extern const char *const espl_deploy_forms[];     /* dense, 1x1, 1x2, 2x1, 2x2 */
+extern const char *const espl_deploy_baselines[]; /* auto, none, then names of baselines */
+enum { ESPL_DEPLOY_AUTO = 0, ESPL_DEPLOY_NONE = 1 };
+
+struct espl_deploy_params {
+    int mode;
+    struct espl_list tokens;    /* int64_t */
+    struct espl_list forms;     /* int, of espl_deploy_forms */
+    struct espl_list baselines; /* int, of espl_deploy_baselines */
+    const char *tuning;         /* NULL: the rule decides */
+    bool sweep;
+    int64_t repeats;
+    int64_t threads;
+};
+
+/** Does the job's device mean the CPU? */
+bool espl_deploy_is_cpu(const char *device);
+/** Is this a baseline of the CPU? */
+bool espl_deploy_is_cpu_baseline(int baseline);
+
+enum espl_status espl_deploy_run(struct espl_stage_ctx *ctx,
+                                 const struct espl_deploy_params *params, struct espl_error *err);
+/** Reports the figures of a record: metrics and what the report draws. Errors: those of the
+ *  context. */
+enum espl_status espl_deploy_report(struct espl_stage_ctx *ctx,
+                                    const struct espl_bench_record *record, struct espl_error *err);
+
+#endif

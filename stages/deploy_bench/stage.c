@@ -1,0 +1,232 @@
+/* deploy-bench: measures the products of a quantised or encoded model on the job's device. */
+#include "engine/stage.h"
+#include "espalier/kernels.h"
+#include "kernels/bench/spmm_cpu.h"
+#include "stages/deploy_bench/deploy_run.h"
+#include "stages/encode_common/coded_linear.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct espl_param params_table[] = {
+    {.name = "mode",
+     .help = "what is measured: kernel = the product of every different matrix by itself",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .default_text = "kernel",
+     .choices = espl_deploy_modes,
+     .offset = offsetof(struct espl_deploy_params, mode)},
+    {.name = "tokens",
+     .help = "numbers of tokens of a product, each measured",
+     .unit = "tokens",
+     .type = ESPL_PARAM_INT,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[1, 2, 4, 8, 16, 32]",
+     .min = 1.0,
+     .max = ESPL_SPMM_MAX_TOKENS,
+     .offset = offsetof(struct espl_deploy_params, tokens)},
+    {.name = "forms",
+     .help = "forms of the weights; the automatic choice is among them",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[dense, 1x1, 1x2, 2x1, 2x2]",
+     .choices = espl_deploy_forms,
+     .offset = offsetof(struct espl_deploy_params, forms)},
+    {.name = "baselines",
+     .help = "products of other libraries to compare with; auto = all that the device has",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[auto]",
+     .choices = espl_deploy_baselines,
+     .offset = offsetof(struct espl_deploy_params, baselines)},
+    {.name = "tuning",
+     .help = "choices that `espalier bench spmm --tune` stored; they come before the rule",
+     .unit = "",
+     .type = ESPL_PARAM_PATH,
+     .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
+     .offset = offsetof(struct espl_deploy_params, tuning)},
+    {.name = "sweep",
+     .help = "try every way to cut a product on a CUDA device, too, and report the regret; slow",
+     .unit = "",
+     .type = ESPL_PARAM_BOOL,
+     .default_text = "false",
+     .offset = offsetof(struct espl_deploy_params, sweep)},
+    {.name = "repeats",
+     .help = "repeats of a timing; median and 95th percentile count",
+     .unit = "",
+     .type = ESPL_PARAM_INT,
+     .default_text = "11",
+     .min = 3.0,
+     .max = ESPL_CUDA_MAX_REPEATS,
+     .offset = offsetof(struct espl_deploy_params, repeats)},
+    {.name = "threads",
+     .help = "CPU threads when the CPU is measured; 0 = all",
+     .unit = "",
+     .type = ESPL_PARAM_INT,
+     .default_text = "0",
+     .min = 0.0,
+     .max = ESPL_BACKEND_MAX_THREADS,
+     .offset = offsetof(struct espl_deploy_params, threads)},
+    {.name = NULL},
+};
+
+static const struct espl_port inputs[] = {
+    {"model", "model.quant/1|model.iebme/1", 0, "the model whose matrices are measured"},
+    {NULL, NULL, 0, NULL},
+};
+
+static const struct espl_port outputs[] = {
+    {"bench", "bench.spmm/1", 0, "times of all products"},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- plan ---- */
+
+static enum espl_status refuse(struct espl_error *err, const char *blamed, const char *hint)
+{
+    espl_hint(err, "%s", hint);
+    return espl_blame(err, blamed);
+}
+
+static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
+{
+    const int64_t *tokens = params->tokens.items;
+    const int *forms = params->forms.items;
+    if (params->tokens.count == 0 || params->forms.count == 0 ||
+        params->forms.count > ESPL_SPMM_MAX_FORMS) {
+        espl_fail(err, ESPL_E_JOB, "'tokens' and 'forms' must each name at least one");
+        return refuse(err, params->tokens.count == 0 ? "param:tokens" : "param:forms",
+                      "leave the parameter out for the usual ones");
+    }
+    for (size_t i = 0; i < params->tokens.count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (tokens[i] == tokens[j]) {
+                espl_fail(err, ESPL_E_JOB, "'tokens' names %" PRId64 " twice", tokens[i]);
+                return refuse(err, "param:tokens", "name each number once");
+            }
+        }
+    }
+    for (size_t i = 0; i < params->forms.count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (forms[i] == forms[j]) {
+                espl_fail(err, ESPL_E_JOB, "'forms' names '%s' twice", espl_deploy_forms[forms[i]]);
+                return refuse(err, "param:forms", "name each form once");
+            }
+        }
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status check_baselines(const struct espl_deploy_params *params, bool cpu,
+                                        struct espl_error *err)
+{
+    const int *baselines = params->baselines.items;
+    for (size_t i = 0; i < params->baselines.count; i++) {
+        const bool named = baselines[i] != ESPL_DEPLOY_AUTO && baselines[i] != ESPL_DEPLOY_NONE;
+        if (!named && params->baselines.count > 1) {
+            espl_fail(err, ESPL_E_JOB, "'%s' must stand alone in 'baselines'",
+                      espl_deploy_baselines[baselines[i]]);
+            return refuse(err, "param:baselines", "name the baselines, or none of them");
+        }
+        if (named && espl_deploy_is_cpu_baseline(baselines[i]) != cpu) {
+            espl_fail(err, ESPL_E_JOB, "baseline '%s' does not run on %s",
+                      espl_deploy_baselines[baselines[i]], cpu ? "the CPU" : "a CUDA device");
+            return refuse(err, "param:baselines", "auto takes those of the job's device");
+        }
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status check_device(const struct espl_deploy_params *params, const char *device,
+                                     struct espl_error *err)
+{
+    const bool cpu = espl_deploy_is_cpu(device);
+    if (cpu && (params->tuning != NULL || params->sweep)) {
+        espl_fail(err, ESPL_E_JOB, "'%s' is about CUDA devices, but the job measures the CPU",
+                  params->tuning != NULL ? "tuning" : "sweep");
+        return refuse(err, params->tuning != NULL ? "param:tuning" : "param:sweep",
+                      "leave it out, or set 'device' to cuda:0");
+    }
+    if (!cpu && strcmp(device, "auto") != 0 && strcmp(device, "cuda:0") != 0) {
+        espl_fail(err, ESPL_E_UNSUPPORTED, "deploy-bench measures cuda:0, not '%s'", device);
+        return espl_hint(err, "make it the first one: CUDA_VISIBLE_DEVICES=%s", device + 5);
+    }
+    return check_baselines(params, cpu, err);
+}
+
+static enum espl_status check_bits(const struct espl_deploy_params *params, unsigned bits, bool cpu,
+                                   struct espl_error *err)
+{
+    const int *forms = params->forms.items;
+    const bool dense_only =
+        params->forms.count == 1 && strcmp(espl_deploy_forms[forms[0]], "dense") == 0;
+    const bool sparse = bits == 2 || bits == 4 || (cpu && bits == 8) || (!cpu && bits == 3);
+    if (!cpu && bits > 4) {
+        espl_fail(err, ESPL_E_UNSUPPORTED,
+                  "the CUDA kernels take codes of 2, 3 or 4 bits, but the model has %u", bits);
+        return refuse(err, "input:model", "quantise with weight_bits: 4, or measure the CPU");
+    }
+    if (!sparse && !dense_only) {
+        espl_fail(err, ESPL_E_UNSUPPORTED, "IE-BME holds codes of 2, 4 or 8 bits, not %u", bits);
+        return refuse(err, "input:model", "set 'forms' to dense");
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
+                             struct espl_estimate *est, struct espl_error *err)
+{
+    enum { OUTPUT_BYTES = 1 << 20, DEVICE_BYTES = (1 << 30) };
+    const struct espl_deploy_params *params = stage_params;
+    const json_t *description = espl_plan_input(ctx, "model");
+    const bool cpu = espl_deploy_is_cpu(espl_plan_device(ctx));
+    struct espl_coded_model model;
+    enum espl_status status = check_lists(params, err);
+    if (status == ESPL_OK) {
+        status = check_device(params, espl_plan_device(ctx), err);
+    }
+    if (status == ESPL_OK && params->tuning != NULL) {
+        status = espl_plan_add_file(ctx, "tuning", params->tuning, err);
+        if (status != ESPL_OK) {
+            espl_blame(err, "param:tuning");
+        }
+    }
+    est->output_bytes = OUTPUT_BYTES;
+    if (status != ESPL_OK || description == NULL) {
+        return status;
+    }
+    status = espl_coded_model_read(description, &model, err);
+    if (status == ESPL_OK) {
+        status = check_bits(params, model.scheme.weight_bits, cpu, err);
+    }
+    if (status == ESPL_OK) {
+        /* Codes, encoded ones, floats of a baseline; the copies of one form after the other. */
+        est->host_bytes =
+            8 * model.largest + (cpu ? params->forms.count + 1 : 0) * ESPL_SPMM_CPU_COPIES;
+        est->device_bytes = cpu ? 0 : 2 * (uint64_t)DEVICE_BYTES + 16 * model.largest;
+        (void)snprintf(est->note, sizeof est->note, "%zu forms at %zu numbers of tokens, on %s",
+                       params->forms.count, params->tokens.count, cpu ? "the CPU" : "cuda:0");
+    }
+    return status;
+}
+
+static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, struct espl_error *err)
+{
+    return espl_deploy_run(ctx, params, err);
+}
+
+const struct espl_stage espl_stage_deploy_bench = {
+    .name = "deploy-bench",
+    .summary = "times of a model's products on this device, beside other libraries'",
+    .cache_version = 1,
+    .flags = ESPL_STAGE_MEASURES | ESPL_STAGE_ON_DEVICE,
+    .params = params_table,
+    .params_size = sizeof(struct espl_deploy_params),
+    .inputs = inputs,
+    .outputs = outputs,
+    .plan = plan,
+    .run = run,
+};

@@ -1,0 +1,83 @@
+/* The plan of deploy-bench on a CUDA device (the jobs here leave `device` at auto, which means
+ * that): what it needs, and what is refused with its place in the job file. */
+#include "plan_fixture.h"
+
+#include "support/cmocka_all.h"
+
+#include <string.h>
+
+extern const struct espl_stage espl_stage_atom_quantize;
+extern const struct espl_stage espl_stage_deploy_bench;
+
+static const struct espl_stage *const registry[] = {&espl_stage_atom_quantize,
+                                                    &espl_stage_deploy_bench, NULL};
+
+#define QUANT_OF(bits)                \
+    "  - id: quant\n" /* line 4 */    \
+    "    use: atom-quantize\n"        \
+    "    in: {model: M, tokens: T}\n" \
+    "    with: {group_size: 8, outlier_channels: 8, weight_bits: " bits "}\n"
+
+static void test_plan__notes_what_is_measured(void **state)
+{
+    (void)state;
+    struct planned planned;
+    const struct espl_model_config config = prune_llama_config();
+    plan_stages(&planned, registry, &config, 11, 16,
+                QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {tokens: 8}}\n");
+    plan_expect_clean(&planned);
+    const struct espl_estimate *estimate = &planned.plan->stages[1].estimate;
+    assert_string_equal(estimate->note, "5 forms at 1 numbers of tokens, on cuda:0");
+    assert_true(estimate->device_bytes > 0 && estimate->host_bytes > 0);
+    plan_free(&planned);
+}
+
+static void refuse(const char *stages, unsigned line, const char *message, const char *hint)
+{
+    const struct espl_model_config config = prune_llama_config();
+    plan_expect_refusal(registry, &config, 11, 16, stages, line, message, hint);
+}
+
+static void test_plan__refusals(void **state)
+{
+    (void)state;
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {tokens: [1, 8, 1]}\n",
+           11, "'tokens' names 1 twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {forms: [1x1, 1x1]}\n",
+           11, "'forms' names '1x1' twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {baselines: [sgemm-f32]}\n",
+           11, "baseline 'sgemm-f32' does not run on a CUDA device", "auto takes those");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {baselines: [none, cublas-fp16]}\n",
+           11, "'none' must stand alone in 'baselines'", "name the baselines");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {tuning: nowhere.json}\n",
+           11, "cannot find tuning file 'nowhere.json'", "");
+    refuse(QUANT_OF("8") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n",
+           10, "the CUDA kernels take codes of 2, 3 or 4 bits, but the model has 8",
+           "measure the CPU");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan__notes_what_is_measured),
+        cmocka_unit_test(test_plan__refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
