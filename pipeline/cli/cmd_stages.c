@@ -109,13 +109,14 @@ static json_t *params_json(const struct espl_param *params)
 
 static json_t *stage_json(const struct espl_stage *stage)
 {
-    return json_pack("{s:s, s:s, s:i, s:b, s:b, s:b, s:b, s:o, s:o, s:o}", "name", stage->name,
+    return json_pack("{s:s, s:s, s:i, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o}", "name", stage->name,
                      "summary", stage->summary, "cache_version", (int)stage->cache_version,
                      "measures", (stage->flags & ESPL_STAGE_MEASURES) != 0, "network",
                      (stage->flags & ESPL_STAGE_NETWORK) != 0, "resumable",
                      (stage->flags & ESPL_STAGE_RESUMABLE) != 0, "seeded",
-                     (stage->flags & ESPL_STAGE_SEEDED) != 0, "inputs", ports_json(stage->inputs),
-                     "outputs", ports_json(stage->outputs), "parameters",
+                     (stage->flags & ESPL_STAGE_SEEDED) != 0, "on_device",
+                     (stage->flags & ESPL_STAGE_ON_DEVICE) != 0, "inputs",
+                     ports_json(stage->inputs), "outputs", ports_json(stage->outputs), "parameters",
                      params_json(stage->params));
 }
 
