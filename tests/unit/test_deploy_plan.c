@@ -32,6 +32,24 @@ static void test_plan__notes_what_is_measured(void **state)
     plan_free(&planned);
 }
 
+static void test_plan__says_what_runs_on_the_cpu(void **state)
+{
+    (void)state;
+    struct planned planned;
+    const struct espl_model_config config = prune_llama_config();
+    plan_stages(&planned, registry, &config, 11, 16,
+                QUANT_OF("4") "  - {id: again, use: atom-quantize, in: {model: M, tokens: T}, "
+                              "with: {group_size: 8, outlier_channels: 8, weight_bits: 3}}\n"
+                              "  - {id: bench, use: deploy-bench, in: quant}\n"
+                              "device: cuda:0\n");
+    plan_expect_clean(&planned);
+    assert_string_equal(planned.plan->stages[0].warnings,
+                        "this stage and 1 more have no CUDA kernels: they run on the CPU");
+    assert_string_equal(planned.plan->stages[1].warnings, "");
+    assert_string_equal(planned.plan->stages[2].warnings, "");
+    plan_free(&planned);
+}
+
 static void refuse(const char *stages, unsigned line, const char *message, const char *hint)
 {
     const struct espl_model_config config = prune_llama_config();
@@ -77,6 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__notes_what_is_measured),
+        cmocka_unit_test(test_plan__says_what_runs_on_the_cpu),
         cmocka_unit_test(test_plan__refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
