@@ -17,47 +17,48 @@ fi
 for object in "$@"; do
     cuobjdump -sass "$object" 2>/dev/null
 done | awk '
-# The innermost loop with products ends at the nearest backward branch behind one.
-function finish(    i, j, first, products, local, best, count, kinds) {
+# Loops with products that have no such loop inside: a loop ends at a backward branch. Branches back
+# from code far behind, where the assembler puts what is rare, would overlap with a loop before.
+function finish(    i, j, k, first, products, local, kinds, ends, inner) {
     if (name == "" || total == 0) {
         return
     }
-    best = -1
+    ends = 0
     for (i = 0; i < total; i++) {
         if (target[i] == "" || !(target[i] in line) || line[target[i]] >= i) {
             continue
         }
         first = line[target[i]]
         products = 0
+        local = 0
+        kinds = ""
         for (j = first; j <= i; j++) {
             products += text[j] ~ /IMMA/ ? 1 : 0
-        }
-        if (products > 0 && (best < 0 || i - first + 1 < best)) {
-            best = i - first + 1
-            count = products
-            local = 0
-            kinds = ""
-            for (j = first; j <= i; j++) {
-                local += text[j] ~ /(LDL|STL)/ ? 1 : 0
-                if (kinds == "" && match(text[j], /IMMA[.0-9A-Z]*/)) {
-                    kinds = substr(text[j], RSTART, RLENGTH)
-                }
+            local += text[j] ~ /(LDL|STL)/ ? 1 : 0
+            if (kinds == "" && match(text[j], /IMMA[.0-9A-Z]*/)) {
+                kinds = substr(text[j], RSTART, RLENGTH)
             }
         }
-    }
-    if (best >= 0) {
+        if (products == 0) {
+            continue
+        }
+        inner = 1
+        for (k = 0; k < ends; k++) {
+            inner = inner && loop_end[k] < first ? 1 : 0
+        }
+        if (!inner) {
+            continue
+        }
+        loop_end[ends++] = i
         loops++
         printf "%-7s %-40s %-18s %4d instructions, %3d products, %d local\n", arch,
-               substr(name, 1, 40), kinds, best, count, local
-        bad += local > 0 ? 1 : 0
-        if (kinds !~ /S8|S4/) {
-            bad++
-        }
+               substr(name, 1, 40), kinds, i - first + 1, products, local
+        bad += local > 0 || kinds !~ /S8|S4/ ? 1 : 0
     }
 }
 /^arch = /            { finish(); name = ""; arch = $3 }
 /Function :/          { finish(); name = $NF; total = 0
-                        if (match(name, /[a-z]+_kernelI.*EEEv/)) {
+                        if (match(name, /(atom_)?(dense|sparse)_kernelI.*EEEv/)) {
                             name = substr(name, RSTART, RLENGTH - 4)
                         }
                         delete line; delete target; delete text }
