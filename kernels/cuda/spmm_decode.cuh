@@ -30,54 +30,43 @@ __device__ __forceinline__ uint2 load_pair(unsigned address)
     return v;
 }
 
-/* Entry of a mask. x: selector nibbles of the 8 positions. y: what to keep of the second source
- * register; its top byte is slot 7. Streams of nibbles are split into even (slots 0-3) and odd
+/* Entry of a mask: selector nibbles of the 8 positions, then what to keep of the second source
+ * register, whose top byte is slot 7. Streams of nibbles are split into even (slots 0-3) and odd
  * (slots 4-7) nibbles first, streams of bytes are used as they are. */
-struct table_entry {
-    unsigned x, y;
-};
-
-struct table_values {
-    table_entry entry[TABLE_MASKS];
-};
-
-constexpr table_values make_table(bool nibbles)
+template <bool NIBBLES> __device__ __forceinline__ unsigned table_selectors(unsigned mask)
 {
-    table_values table = {};
-    for (unsigned mask = 0; mask < TABLE_MASKS; mask++) {
-        unsigned rank = 0;
-        unsigned selectors = 0;
-        for (unsigned i = 0; i < 8; i++) {
-            unsigned slot = 7;
-            if ((mask >> i & 1u) != 0) {
-                slot = nibbles ? (rank & 1u) * 4 + rank / 2 : rank;
-                rank++;
-            }
-            selectors |= slot << 4 * i;
-        }
-        table.entry[mask].x = selectors;
-        table.entry[mask].y =
-            (nibbles ? SPMM_HIGH_NIBBLES : 0xFFFFFFFFu) & (mask == 255 ? 0xFFFFFFFFu : 0x00FFFFFFu);
+    unsigned rank = 0;
+    unsigned selectors = 0;
+#pragma unroll
+    for (unsigned i = 0; i < 8; i++) {
+        const unsigned bit = mask >> i & 1u;
+        const unsigned slot = NIBBLES ? (rank & 1u) * 4 + rank / 2 : rank;
+        selectors |= (bit != 0 ? slot : 7u) << 4 * i;
+        rank += bit;
     }
-    return table;
+    return selectors;
 }
 
-static __device__ const table_values nibble_table = make_table(true);
-static __device__ const table_values byte_table = make_table(false);
+template <bool NIBBLES> __device__ __forceinline__ unsigned table_kept(unsigned mask)
+{
+    return (NIBBLES ? SPMM_HIGH_NIBBLES : 0xFFFFFFFFu) & (mask == 255 ? 0xFFFFFFFFu : 0x00FFFFFFu);
+}
 
-/* All threads; table (256 masks, 32 lanes). A barrier must follow. */
+/* All threads; table (256 masks, 32 lanes). A barrier must follow. Every lane works out an entry:
+ * loading them would take as long as a look into memory takes, since nothing keeps them cached. */
 template <bool NIBBLES> __device__ __forceinline__ void build_table(uint8_t *table)
 {
     constexpr unsigned AT_ONCE = 16;
-    const table_entry *from = (NIBBLES ? nibble_table : byte_table).entry;
+    const unsigned lane = threadIdx.x % SPMM_WARP;
     const unsigned warps = blockDim.x / SPMM_WARP;
     for (unsigned first = threadIdx.x / SPMM_WARP * AT_ONCE; first < TABLE_MASKS;
          first += warps * AT_ONCE) {
-        const uint2 *entry = reinterpret_cast<const uint2 *>(from + first);
-        uint2 *to = reinterpret_cast<uint2 *>(table) + first * SPMM_WARP + threadIdx.x % SPMM_WARP;
+        const unsigned mine = table_selectors<NIBBLES>(first + lane % AT_ONCE);
+        uint2 *to = reinterpret_cast<uint2 *>(table) + first * SPMM_WARP + lane;
 #pragma unroll
         for (unsigned i = 0; i < AT_ONCE; i++) {
-            to[i * SPMM_WARP] = __ldg(entry + i);
+            to[i * SPMM_WARP] =
+                make_uint2(__shfl_sync(0xFFFFFFFFu, mine, (int)i), table_kept<NIBBLES>(first + i));
         }
     }
 }
@@ -160,22 +149,26 @@ __device__ __forceinline__ pair_fragments spread_bytes(unsigned low, unsigned hi
     return f;
 }
 
-template <int TILES>
-__device__ __forceinline__ void multiply(int (&acc)[TILES][4], const uint2 (&x)[16][TILES],
-                                         int block, unsigned a0, unsigned a1, unsigned a2,
-                                         unsigned a3)
-{
+/* Where decoded fragments go: int32 sums over a whole chunk. Decoders call multiply() once a block
+ * of 32 columns, in ascending order, with the fragments of rows g and g + 8. */
+template <int TILES> struct plain_sums {
+    const uint2 (&x)[16][TILES];
+    int (&acc)[TILES][4];
+
+    __device__ __forceinline__ void multiply(int block, unsigned a0, unsigned a1, unsigned a2,
+                                             unsigned a3)
+    {
 #pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        spmm_mma(acc[j], a0, a1, a2, a3, x[block][j].x, x[block][j].y);
+        for (int j = 0; j < TILES; j++) {
+            spmm_mma(acc[j], a0, a1, a2, a3, x[block][j].x, x[block][j].y);
+        }
     }
-}
+};
 
 /* 1x1. A mask word: two blocks, in each row g then row g + 8. */
-template <int TILES>
+template <class SUMS>
 __device__ __forceinline__ void decode_single(unsigned masks, int block, table_place place,
-                                              lane_stream &s, const uint2 (&x)[16][TILES],
-                                              int (&acc)[TILES][4])
+                                              lane_stream &s, SUMS &sums)
 {
     const unsigned n1 = __popc(masks & 0xFFu);
     const unsigned n2 = __popc(masks & 0xFFFFu);
@@ -184,21 +177,20 @@ __device__ __forceinline__ void decode_single(unsigned masks, int block, table_p
     stream_window<1, 0>(s, 0, low, high);
     spread_nibbles(low, look_up<0>(masks, place), a0, a2);
     spread_nibbles(__funnelshift_rc(low, high, 4 * n1), look_up<1>(masks, place), a1, a3);
-    multiply<TILES>(acc, x, block, a0, a1, a2, a3);
+    sums.multiply(block, a0, a1, a2, a3);
     stream_window<1, 0>(s, n2, low, high);
     spread_nibbles(low, look_up<2>(masks, place), a0, a2);
     spread_nibbles(__funnelshift_rc(low, high, 4 * (n3 - n2)), look_up<3>(masks, place), a1, a3);
-    multiply<TILES>(acc, x, block + 1, a0, a1, a2, a3);
+    sums.multiply(block + 1, a0, a1, a2, a3);
     const unsigned n4 = __popc(masks);
     stream_skip<1>(s, n4);
 }
 
 /* 1x2. A segment: one row, columns k and k + 32 of a block of 64 in one byte. A mask word: two
  * blocks of 64, in each row g then row g + 8. */
-template <int TILES>
+template <class SUMS>
 __device__ __forceinline__ void decode_columns(unsigned masks, int block, table_place place,
-                                               lane_stream &s, const uint2 (&x)[16][TILES],
-                                               int (&acc)[TILES][4])
+                                               lane_stream &s, SUMS &sums)
 {
     const unsigned n1 = __popc(masks & 0xFFu);
     const unsigned n2 = __popc(masks & 0xFFFFu);
@@ -209,55 +201,50 @@ __device__ __forceinline__ void decode_columns(unsigned masks, int block, table_
     pair_fragments near = spread_bytes(low, high, look_up<0>(masks, place));
     stream_window<1, 0>(s, 2 * n1, low, high);
     pair_fragments far = spread_bytes(low, high, look_up<1>(masks, place));
-    multiply<TILES>(acc, x, block, near.low_first, far.low_first, near.low_last, far.low_last);
-    multiply<TILES>(acc, x, block + 1, near.high_first, far.high_first, near.high_last,
-                    far.high_last);
+    sums.multiply(block, near.low_first, far.low_first, near.low_last, far.low_last);
+    sums.multiply(block + 1, near.high_first, far.high_first, near.high_last, far.high_last);
     stream_window<1, 0>(s, 2 * n2, low, high);
     near = spread_bytes(low, high, look_up<2>(masks, place));
     stream_window<1, 0>(s, 2 * n3, low, high);
     far = spread_bytes(low, high, look_up<3>(masks, place));
-    multiply<TILES>(acc, x, block + 2, near.low_first, far.low_first, near.low_last, far.low_last);
-    multiply<TILES>(acc, x, block + 3, near.high_first, far.high_first, near.high_last,
-                    far.high_last);
+    sums.multiply(block + 2, near.low_first, far.low_first, near.low_last, far.low_last);
+    sums.multiply(block + 3, near.high_first, far.high_first, near.high_last, far.high_last);
     stream_skip<1>(s, 2 * n4);
 }
 
 /* One segment of rows g and g + 8 in one byte. */
-template <int TILES, int STREAMS, int WHICH>
-__device__ __forceinline__ void
-decode_rows_segment(unsigned skip, int block, uint2 entry, const lane_stream &s,
-                    const uint2 (&x)[16][TILES], int (&acc)[TILES][4])
+template <int STREAMS, int WHICH, class SUMS>
+__device__ __forceinline__ void decode_rows_segment(unsigned skip, int block, uint2 entry,
+                                                    const lane_stream &s, SUMS &sums)
 {
     unsigned low, high;
     stream_window<STREAMS, WHICH>(s, 2 * skip, low, high);
     const pair_fragments f = spread_bytes(low, high, entry);
-    multiply<TILES>(acc, x, block, f.low_first, f.high_first, f.low_last, f.high_last);
+    sums.multiply(block, f.low_first, f.high_first, f.low_last, f.high_last);
 }
 
 /* 2x1 (STREAMS = 1): a mask byte is a block. 2x2 (STREAMS = 2): a mask byte is a block of 64, whose
  * two halves have a stream each. */
-template <int TILES, int STREAMS, int BYTE>
+template <int STREAMS, int BYTE, class SUMS>
 __device__ __forceinline__ void decode_rows(unsigned masks, int block, table_place place,
-                                            const lane_stream &s, const uint2 (&x)[16][TILES],
-                                            int (&acc)[TILES][4])
+                                            const lane_stream &s, SUMS &sums)
 {
     const unsigned skip = BYTE == 0 ? 0 : __popc(masks & ((1u << 8 * BYTE) - 1u));
     const uint2 entry = look_up<BYTE>(masks, place);
-    decode_rows_segment<TILES, STREAMS, 0>(skip, block, entry, s, x, acc);
+    decode_rows_segment<STREAMS, 0>(skip, block, entry, s, sums);
     if (STREAMS == 2) {
-        decode_rows_segment<TILES, STREAMS, STREAMS - 1>(skip, block + 1, entry, s, x, acc);
+        decode_rows_segment<STREAMS, STREAMS - 1>(skip, block + 1, entry, s, sums);
     }
 }
 
-template <int TILES, int STREAMS>
+template <int STREAMS, class SUMS>
 __device__ __forceinline__ void decode_rows_word(unsigned masks, int block, table_place place,
-                                                 lane_stream &s, const uint2 (&x)[16][TILES],
-                                                 int (&acc)[TILES][4])
+                                                 lane_stream &s, SUMS &sums)
 {
-    decode_rows<TILES, STREAMS, 0>(masks, block, place, s, x, acc);
-    decode_rows<TILES, STREAMS, 1>(masks, block + STREAMS, place, s, x, acc);
-    decode_rows<TILES, STREAMS, 2>(masks, block + 2 * STREAMS, place, s, x, acc);
-    decode_rows<TILES, STREAMS, 3>(masks, block + 3 * STREAMS, place, s, x, acc);
+    decode_rows<STREAMS, 0>(masks, block, place, s, sums);
+    decode_rows<STREAMS, 1>(masks, block + STREAMS, place, s, sums);
+    decode_rows<STREAMS, 2>(masks, block + 2 * STREAMS, place, s, sums);
+    decode_rows<STREAMS, 3>(masks, block + 3 * STREAMS, place, s, sums);
     stream_skip<STREAMS>(s, 2 * __popc(masks));
 }
 
@@ -268,9 +255,9 @@ template <espl_iebme_areas UNIT> struct chunk_masks {
 };
 
 /* A whole chunk at shared address `chunk`, a multiple of 256. */
-template <espl_iebme_areas UNIT, int TILES>
+template <espl_iebme_areas UNIT, class SUMS>
 __device__ __forceinline__ void decode_chunk(unsigned chunk, unsigned lane, table_place place,
-                                             const uint2 (&x)[16][TILES], int (&acc)[TILES][4])
+                                             SUMS &sums)
 {
     constexpr unsigned MASK_BYTES = chunk_masks<UNIT>::BYTES;
     lane_stream s = {chunk + MASK_BYTES, 0, lane * 4};
@@ -278,27 +265,27 @@ __device__ __forceinline__ void decode_chunk(unsigned chunk, unsigned lane, tabl
 #pragma unroll
         for (int q = 0; q < 2; q++) {
             const uint4 m = spmm_load_quad(chunk + q * 512 + lane * 16);
-            decode_single<TILES>(m.x, 8 * q, place, s, x, acc);
-            decode_single<TILES>(m.y, 8 * q + 2, place, s, x, acc);
-            decode_single<TILES>(m.z, 8 * q + 4, place, s, x, acc);
-            decode_single<TILES>(m.w, 8 * q + 6, place, s, x, acc);
+            decode_single(m.x, 8 * q, place, s, sums);
+            decode_single(m.y, 8 * q + 2, place, s, sums);
+            decode_single(m.z, 8 * q + 4, place, s, sums);
+            decode_single(m.w, 8 * q + 6, place, s, sums);
         }
     } else if (UNIT == ESPL_IEBME_1X2) {
         const uint4 m = spmm_load_quad(chunk + lane * 16);
-        decode_columns<TILES>(m.x, 0, place, s, x, acc);
-        decode_columns<TILES>(m.y, 4, place, s, x, acc);
-        decode_columns<TILES>(m.z, 8, place, s, x, acc);
-        decode_columns<TILES>(m.w, 12, place, s, x, acc);
+        decode_columns(m.x, 0, place, s, sums);
+        decode_columns(m.y, 4, place, s, sums);
+        decode_columns(m.z, 8, place, s, sums);
+        decode_columns(m.w, 12, place, s, sums);
     } else if (UNIT == ESPL_IEBME_2X1) {
         const uint4 m = spmm_load_quad(chunk + lane * 16);
-        decode_rows_word<TILES, 1>(m.x, 0, place, s, x, acc);
-        decode_rows_word<TILES, 1>(m.y, 4, place, s, x, acc);
-        decode_rows_word<TILES, 1>(m.z, 8, place, s, x, acc);
-        decode_rows_word<TILES, 1>(m.w, 12, place, s, x, acc);
+        decode_rows_word<1>(m.x, 0, place, s, sums);
+        decode_rows_word<1>(m.y, 4, place, s, sums);
+        decode_rows_word<1>(m.z, 8, place, s, sums);
+        decode_rows_word<1>(m.w, 12, place, s, sums);
     } else {
         const uint2 m = load_pair(chunk + lane * 8);
-        decode_rows_word<TILES, 2>(m.x, 0, place, s, x, acc);
-        decode_rows_word<TILES, 2>(m.y, 8, place, s, x, acc);
+        decode_rows_word<2>(m.x, 0, place, s, sums);
+        decode_rows_word<2>(m.y, 8, place, s, sums);
     }
 }
 

@@ -4,144 +4,32 @@
  * stripes of 16 rows; each chunk (stripe, slice) comes through the warp's own ring of stages, so no
  * barrier of the block is in the loop. Decoding: spmm_decode.cuh. Values are expanded to 16 x code,
  * so the int32 sums are exact multiples of 16. */
-#include "kernels/cuda/spmm_copy.cuh"
-#include "kernels/cuda/spmm_decode.cuh"
-#include "kernels/cuda/spmm_kernels.cuh"
+#include "kernels/cuda/spmm_sparse.cuh"
 
 namespace
 {
 
-enum { BLOCKS = 16, SHIFT = 4 };
-
-/* The chunks that one warp does: some slices, each for `count` stripes. */
-struct warp_work {
-    unsigned first_stripe;
-    unsigned stripe_step;
-    unsigned count;
-    unsigned first_slice;
-    unsigned slice_step;
-    unsigned total;
-};
-
-/* Warps stand in rows of args.window slices; a row takes every rows-th stripe. */
-__device__ __forceinline__ warp_work warp_work_of(const spmm_args &args, const spmm_work &work,
-                                                  unsigned warp, unsigned tile, unsigned stripes)
-{
-    warp_work w;
-    unsigned row = 0;
-    unsigned column = warp;
-    while (column >= args.window) {
-        column -= args.window;
-        row++;
-    }
-    w.first_stripe = tile + row;
-    w.stripe_step = args.window_rows;
-    w.count = 0;
-    for (unsigned stripe = row; row < args.window_rows && stripe < stripes;
-         stripe += args.window_rows) {
-        w.count++;
-    }
-    w.first_slice = work.first + column;
-    w.slice_step = args.window;
-    w.total = 0;
-    for (unsigned slice = w.first_slice; slice < work.end; slice += w.slice_step) {
-        w.total += w.count;
-    }
-    return w;
-}
-
-/* Index entries of the next 32 chunks, one a lane. */
-struct index_window {
-    uint2 now;
-    uint2 next;
-};
-
-__device__ __forceinline__ uint2 index_entry(const spmm_args &args, const warp_work &w,
-                                             unsigned item)
-{
-    if (item >= w.total) {
-        return make_uint2(0, 0);
-    }
-    const unsigned pass = item / w.count;
-    const unsigned stripe = w.first_stripe + (item - pass * w.count) * w.stripe_step;
-    const unsigned slice = w.first_slice + pass * w.slice_step;
-    return __ldg(args.index + (size_t)stripe * args.depth + slice);
-}
-
-__device__ __forceinline__ void put_chunk(const spmm_args &args, const warp_work &w,
-                                          index_window &index, chunk_ring &ring, unsigned item,
-                                          unsigned lane)
-{
-    const unsigned place = item % SPMM_WARP;
-    if (place == 0 && item != 0) {
-        index.now = index.next;
-        index.next = index_entry(args, w, item + SPMM_WARP + lane);
-    }
-    const unsigned start = __shfl_sync(0xFFFFFFFFu, index.now.x, place);
-    const unsigned length = __shfl_sync(0xFFFFFFFFu, index.now.y, place);
-    ring_put(ring, args.data + (size_t)start * ESPL_IEBME_DEVICE_UNIT,
-             length * ESPL_IEBME_DEVICE_UNIT, lane);
-}
-
-/* The compiler would rather keep the packed word and expand it again for every chunk. */
-__device__ __forceinline__ uint2 expand_once(unsigned word)
-{
-    uint2 v = spmm_expand_x(word);
-    asm volatile("" : "+r"(v.x), "+r"(v.y));
-    return v;
-}
-
-/* x for a slice as it is packed: lane 4 g + t holds columns 8 t .. 8 t + 7 of every block, token g.
- */
-template <int TILES>
-__device__ __forceinline__ void load_activations(const spmm_args &args, unsigned slice,
-                                                 unsigned lane, uint4 (&packed)[BLOCKS / 4][TILES])
-{
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        const uint8_t *from = args.x + (size_t)(blockIdx.y * TILES + j) * args.x_tile_bytes +
-                              slice * (SPMM_SLICE / 128 * SPMM_X_BLOCK) + lane * 16;
-#pragma unroll
-        for (int q = 0; q < BLOCKS / 4; q++) {
-            packed[q][j] = __ldg(reinterpret_cast<const uint4 *>(from + q * SPMM_X_BLOCK));
-        }
-    }
-}
-
-template <int TILES>
-__device__ __forceinline__ void expand_activations(const uint4 (&packed)[BLOCKS / 4][TILES],
-                                                   uint2 (&x)[BLOCKS][TILES])
-{
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-#pragma unroll
-        for (int q = 0; q < BLOCKS / 4; q++) {
-            x[4 * q][j] = expand_once(packed[q][j].x);
-            x[4 * q + 1][j] = expand_once(packed[q][j].y);
-            x[4 * q + 2][j] = expand_once(packed[q][j].z);
-            x[4 * q + 3][j] = expand_once(packed[q][j].w);
-        }
-    }
-}
+enum { SHIFT = 4 };
 
 /* All chunks of a warp: the activations of a slice are loaded once and kept. packed: those of the
  * first slice. */
 template <espl_iebme_areas UNIT, int TILES>
-__device__ __forceinline__ void multiply_chunks(const spmm_args &args, const warp_work &mine,
-                                                index_window &index, chunk_ring &ring,
-                                                table_place place, unsigned lane, unsigned tile,
-                                                int *sums, uint4 (&packed)[BLOCKS / 4][TILES])
+__device__ __forceinline__ void
+multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &index, chunk_ring &ring,
+                table_place place, unsigned lane, unsigned tile, int *sums,
+                uint4 (&packed)[SPARSE_BLOCKS / 4][TILES])
 {
     const unsigned sums_stride = spmm_sums_stride(args);
     unsigned slice = mine.first_slice;
     for (unsigned item = 0; item < mine.total;) {
-        uint2 x[BLOCKS][TILES];
+        uint2 x[SPARSE_BLOCKS][TILES];
         int acc[TILES][4] = {};
         unsigned stripe = mine.first_stripe - tile;
+        plain_sums<TILES> sums_of_chunk = {x, acc};
         expand_activations<TILES>(packed, x);
         for (unsigned i = 0; i < mine.count; i++, item++) {
             const unsigned chunk = ring_wait(ring);
-            decode_chunk<UNIT, TILES>(chunk, lane, place, x, acc);
+            decode_chunk<UNIT>(chunk, lane, place, sums_of_chunk);
             ring_release(ring);
             put_chunk(args, mine, index, ring, item + ring.stages, lane);
             spmm_flush<TILES>(sums, sums_stride, stripe, lane, acc);
@@ -183,16 +71,16 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
         index_window index;
         index.now = index_entry(args, mine, lane);
         index.next = index_entry(args, mine, SPMM_WARP + lane);
+        if (tile == work.first_stripe) {
+            build_table<UNIT == ESPL_IEBME_1X1>(shared);
+        }
         for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
             put_chunk(args, mine, index, ring, s, lane);
         }
-        uint4 packed[BLOCKS / 4][TILES] = {};
+        uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
         spmm_wait_for_predecessor();
         if (mine.total != 0) {
             load_activations<TILES>(args, mine.first_slice, lane, packed);
-        }
-        if (tile == work.first_stripe) {
-            build_table<UNIT == ESPL_IEBME_1X1>(shared);
         }
 #pragma unroll 1
         for (bool done = false;; done = true) {
