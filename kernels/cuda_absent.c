@@ -1,4 +1,5 @@
 /* The CUDA products of a build without CUDA: every call says so. With CUDA: kernels/cuda. */
+#include "espalier/cuda_atom.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_spmm.h"
 #include "espalier/cuda_timing.h"
@@ -134,6 +135,69 @@ double espl_cuda_spmm_expected_seconds(const struct espl_cuda_spmm *spmm)
 enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm,
                                     const struct espl_cuda_matrix *weights,
                                     const struct espl_cuda_spmm_operands *operands, bool overlap,
+                                    void *stream, struct espl_error *err)
+{
+    (void)spmm;
+    (void)weights;
+    (void)operands;
+    (void)overlap;
+    (void)stream;
+    return fail_absent(err);
+}
+
+enum espl_status espl_cuda_matrix_create_atom(const struct espl_quant_shape *shape,
+                                              const struct espl_quant_weights *w,
+                                              const struct espl_cuda_atom_form *form,
+                                              struct espl_cuda_matrix **out, struct espl_error *err)
+{
+    (void)shape;
+    (void)w;
+    (void)form;
+    (void)out;
+    return fail_absent(err);
+}
+
+enum espl_status espl_cuda_matrix_create_atom_iebme(const struct espl_quant_shape *shape,
+                                                    const struct espl_iebme_weights *w,
+                                                    const struct espl_cuda_atom_form *form,
+                                                    struct espl_cuda_matrix **out,
+                                                    struct espl_error *err)
+{
+    (void)shape;
+    (void)w;
+    (void)form;
+    (void)out;
+    return fail_absent(err);
+}
+
+size_t espl_cuda_atom_activation_bytes(const struct espl_quant_shape *shape, size_t tokens)
+{
+    (void)shape;
+    (void)tokens;
+    return 0;
+}
+
+enum espl_status espl_cuda_quantize_activations(const struct espl_quant_shape *shape,
+                                                const struct espl_cuda_quantize *operands,
+                                                void *stream, struct espl_error *err)
+{
+    (void)shape;
+    (void)operands;
+    (void)stream;
+    return fail_absent(err);
+}
+
+enum espl_status espl_cuda_quantize_check(const struct espl_quant_shape *shape,
+                                          const uint64_t *nonfinite, struct espl_error *err)
+{
+    (void)shape;
+    (void)nonfinite;
+    return fail_absent(err);
+}
+
+enum espl_status espl_cuda_atom_run(const struct espl_cuda_spmm *spmm,
+                                    const struct espl_cuda_matrix *weights,
+                                    const struct espl_cuda_atom_operands *operands, bool overlap,
                                     void *stream, struct espl_error *err)
 {
     (void)spmm;

@@ -4,6 +4,10 @@
 
 #include "espalier/kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /** Columns whose products of two 8-bit codes are sure to fit int32: (2^31 - 1) / 128^2. */
 enum { ESPL_QUANT_MOST_COLUMNS = 131071 };
 
@@ -27,5 +31,9 @@ enum espl_status espl_quant_encoded_check(const struct espl_quant_shape *shape,
                                           struct espl_error *err);
 /** NUMERIC, naming the place. */
 enum espl_status espl_quant_fail_nonfinite(size_t row, size_t column, struct espl_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,24 +1,14 @@
 /* A matrix made ready for products, and the launch of one. */
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_spmm.h"
+#include "kernels/cuda/atom_args.cuh"
+#include "kernels/cuda/atom_kernels.cuh"
 #include "kernels/cuda/cuda_support.cuh"
 #include "kernels/cuda/spmm_kernels.cuh"
+#include "kernels/cuda/spmm_product.cuh"
 #include "kernels/cuda/spmm_rule.cuh"
 
 #include <stdlib.h>
-
-struct espl_cuda_spmm {
-    const struct espl_cuda_matrix *matrix;
-    size_t tokens;
-    unsigned tiles;
-    struct espl_cuda_spmm_choice choice;
-    const void *kernel;
-    size_t shared_bytes;
-    unsigned warps; /* of a block */
-    bool can_overlap;
-    double expected_seconds;
-    struct spmm_args args; /* without operands */
-};
 
 namespace
 {
@@ -105,11 +95,13 @@ void fill_args(struct espl_cuda_spmm *spmm)
     args->stages = spmm->choice.stages;
 }
 
+/* Sums of splits: of integers one set, to which all add; of floats one a split. */
 enum espl_status take_work_space(struct espl_cuda_spmm *spmm, struct espl_error *err)
 {
     const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
     const size_t groups = (spmm->tokens + group - 1) / group;
-    const size_t sums = groups * group * spmm->args.stripes * SPMM_STRIPE * sizeof(int32_t);
+    const size_t sets = spmm->matrix->atom != NULL ? spmm->choice.splits : 1;
+    const size_t sums = sets * groups * group * spmm->args.stripes * SPMM_STRIPE * sizeof(int32_t);
     const size_t counters = groups * spmm->args.stripes * sizeof(unsigned);
     void *memory = NULL;
     if (spmm->choice.splits == 1) {
@@ -127,15 +119,18 @@ enum espl_status take_work_space(struct espl_cuda_spmm *spmm, struct espl_error 
 enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *err)
 {
     const struct espl_cuda_matrix *matrix = spmm->matrix;
+    const struct spmm_atom *atom = matrix->atom;
+    const bool dense = matrix->unit == ESPL_IEBME_DENSE;
+    const bool fine = atom != NULL && atom->layout.step == ATOM_FINE_STEP;
     int major = 0;
-    if (matrix->unit == ESPL_IEBME_DENSE) {
-        spmm->kernel = spmm_dense_kernel(matrix->bits, spmm->tiles);
-        spmm->warps = spmm->choice.warps;
-        spmm->shared_bytes = spmm_dense_shared_bytes(&spmm->args, spmm->tiles);
+    spmm->warps = dense ? spmm->choice.warps : static_cast<unsigned>(SPMM_WARPS);
+    spmm->shared_bytes = spmm_shared_bytes(matrix, &spmm->args, spmm->tiles, spmm->choice.warps);
+    if (atom != NULL) {
+        spmm->kernel = dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
+                             : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
     } else {
-        spmm->kernel = spmm_sparse_kernel(matrix->unit, spmm->tiles);
-        spmm->warps = SPMM_WARPS;
-        spmm->shared_bytes = spmm_sparse_shared_bytes(&spmm->args, spmm->tiles, spmm->choice.warps);
+        spmm->kernel = dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
+                             : spmm_sparse_kernel(matrix->unit, spmm->tiles);
     }
     enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
     spmm->can_overlap = major >= 9;
@@ -208,6 +203,41 @@ extern "C" double espl_cuda_spmm_expected_seconds(const struct espl_cuda_spmm *s
     return spmm->expected_seconds;
 }
 
+enum espl_status spmm_operands_check(const struct espl_cuda_spmm *spmm, const void *x,
+                                     size_t y_stride, size_t tokens, struct espl_error *err)
+{
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    const size_t rows = matrix->atom != NULL ? matrix->atom->rows : matrix->rows;
+    if (tokens == 0 || tokens > spmm->tokens || y_stride < rows ||
+        reinterpret_cast<uintptr_t>(x) % ESPL_CUDA_SPMM_ALIGN != 0) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "operands of %zu tokens in rows of %zu do not fit a product of %zu x %zu "
+                         "for up to %zu tokens",
+                         tokens, y_stride, rows, matrix->cols, spmm->tokens);
+    }
+    return ESPL_OK;
+}
+
+enum espl_status spmm_launch(const struct espl_cuda_spmm *spmm, void *args, size_t tokens,
+                             bool overlap, void *stream, struct espl_error *err)
+{
+    const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
+    cudaLaunchAttribute attribute;
+    cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3(spmm->choice.parts, static_cast<unsigned>((tokens + group - 1) / group),
+                          spmm->choice.splits);
+    config.blockDim = dim3(spmm->warps * SPMM_WARP);
+    config.dynamicSmemBytes = spmm->shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &attribute;
+    config.numAttrs = overlap && spmm->can_overlap ? 1 : 0;
+    void *parameters[] = {args};
+    return espl_cuda_check(cudaLaunchKernelExC(&config, spmm->kernel, parameters),
+                           "cannot launch an SpMM kernel", err);
+}
+
 extern "C" enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm,
                                                const struct espl_cuda_matrix *weights,
                                                const struct espl_cuda_spmm_operands *operands,
@@ -215,15 +245,14 @@ extern "C" enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm
 {
     const struct espl_cuda_matrix *matrix = weights != NULL ? weights : spmm->matrix;
     struct spmm_args args = spmm->args;
-    const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
-    if (operands->tokens == 0 || operands->tokens > spmm->tokens ||
-        operands->y_stride < matrix->rows ||
-        reinterpret_cast<uintptr_t>(operands->x) % ESPL_CUDA_SPMM_ALIGN != 0) {
+    const enum espl_status status =
+        spmm_operands_check(spmm, operands->x, operands->y_stride, operands->tokens, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    if (matrix->atom != NULL) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
-                         "operands of %zu tokens in rows of %zu do not fit a product of %zu x %zu "
-                         "for up to %zu tokens",
-                         operands->tokens, operands->y_stride, matrix->rows, matrix->cols,
-                         spmm->tokens);
+                         "a layer with scales has no product of plain integers");
     }
     args.data = matrix->data;
     args.index = reinterpret_cast<const uint2 *>(matrix->index);
@@ -233,19 +262,5 @@ extern "C" enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm
     args.y = operands->y;
     args.y_stride = static_cast<unsigned>(operands->y_stride);
     args.tokens = static_cast<unsigned>(operands->tokens);
-    cudaLaunchAttribute attribute;
-    cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim =
-        dim3(spmm->choice.parts, static_cast<unsigned>((operands->tokens + group - 1) / group),
-             spmm->choice.splits);
-    config.blockDim = dim3(spmm->warps * SPMM_WARP);
-    config.dynamicSmemBytes = spmm->shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = overlap && spmm->can_overlap ? 1 : 0;
-    void *parameters[] = {&args};
-    return espl_cuda_check(cudaLaunchKernelExC(&config, spmm->kernel, parameters),
-                           "cannot launch an SpMM kernel", err);
+    return spmm_launch(spmm, &args, operands->tokens, overlap, stream, err);
 }

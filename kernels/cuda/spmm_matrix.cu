@@ -112,6 +112,26 @@ unsigned ceil_div(size_t a, size_t b)
 
 } // namespace
 
+enum espl_status atom_attach(struct espl_cuda_matrix *matrix, const struct spmm_atom *facts,
+                             cudaMemcpyKind kind, struct espl_error *err)
+{
+    void *memory = NULL;
+    struct spmm_atom *atom = static_cast<struct spmm_atom *>(malloc(sizeof *atom));
+    if (atom == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for the scales of a matrix");
+    }
+    *atom = *facts;
+    atom->memory = NULL;
+    matrix->atom = atom; /* freed with the matrix from here on */
+    enum espl_status status = espl_cuda_alloc(facts->memory_bytes, &memory, err);
+    if (status == ESPL_OK) {
+        atom->memory = static_cast<uint8_t *>(memory);
+        status = espl_cuda_check(cudaMemcpy(memory, facts->memory, facts->memory_bytes, kind),
+                                 "cannot copy scales to the device", err);
+    }
+    return status;
+}
+
 extern "C" enum espl_status espl_cuda_matrix_create_dense(const struct espl_dense_device *layout,
                                                           struct espl_cuda_matrix **out,
                                                           struct espl_error *err)
@@ -176,9 +196,13 @@ extern "C" enum espl_status espl_cuda_matrix_clone(const struct espl_cuda_matrix
     }
     copy->data = NULL;
     copy->index = NULL;
+    copy->atom = NULL;
     memcpy(copy->stripe_start, matrix->stripe_start,
            (static_cast<size_t>(matrix->stripes) + 1) * sizeof *copy->stripe_start);
     status = fill_device(copy, matrix->data, matrix->index, cudaMemcpyDeviceToDevice, err);
+    if (status == ESPL_OK && matrix->atom != NULL) {
+        status = atom_attach(copy, matrix->atom, cudaMemcpyDeviceToDevice, err);
+    }
     if (status != ESPL_OK) {
         espl_cuda_matrix_destroy(copy);
         return status;
@@ -194,6 +218,10 @@ extern "C" void espl_cuda_matrix_destroy(struct espl_cuda_matrix *matrix)
     }
     espl_cuda_free(matrix->data);
     espl_cuda_free(matrix->index);
+    if (matrix->atom != NULL) {
+        espl_cuda_free(matrix->atom->memory);
+    }
+    free(matrix->atom);
     free(matrix->stripe_start);
     free(matrix);
 }
@@ -202,5 +230,6 @@ extern "C" uint64_t espl_cuda_matrix_bytes(const struct espl_cuda_matrix *matrix
 {
     const uint64_t chunks = static_cast<uint64_t>(matrix->stripes) * matrix->depth;
     return matrix->stripe_start[matrix->stripes] * ESPL_IEBME_DEVICE_UNIT +
-           (matrix->index != NULL ? chunks * 2 * sizeof *matrix->index : 0);
+           (matrix->index != NULL ? chunks * 2 * sizeof *matrix->index : 0) +
+           (matrix->atom != NULL ? matrix->atom->memory_bytes : 0);
 }

@@ -2,6 +2,7 @@
 #ifndef ESPL_CUDA_SPMM_RULE_CUH
 #define ESPL_CUDA_SPMM_RULE_CUH
 
+#include "kernels/cuda/spmm_args.cuh"
 #include "kernels/cuda/spmm_matrix.cuh"
 
 /** What the rule knows of a device. */
@@ -24,6 +25,9 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
                              struct espl_error *err);
 /** Stripes whose sums have room in shared memory at a time. */
 unsigned spmm_tile_stripes(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned parts);
+/** Of a block, without what is static. warps: of the choice. */
+size_t spmm_shared_bytes(const struct espl_cuda_matrix *matrix, const struct spmm_args *args,
+                         unsigned tiles, unsigned warps);
 /** Room of a chunk in a stage. */
 unsigned spmm_stage_bytes(const struct espl_cuda_matrix *matrix);
 

@@ -47,7 +47,7 @@ uint64_t espl_cuda_matrix_bytes(const struct espl_cuda_matrix *matrix);
 
 /** How the work is cut. In an argument 0 leaves a member to the rule. */
 struct espl_cuda_spmm_choice {
-    unsigned warps;  /* of a block (sparse), up to 16 */
+    unsigned warps;  /* of a block: sparse up to 16; dense 16, for 8 tokens also 20 */
     unsigned splits; /* of the columns over blocks; their sums meet in the work space */
     unsigned window; /* slices of columns that a block does at a time (sparse) */
     unsigned stages; /* of each warp's ring (sparse), 2 to 4 */
@@ -83,8 +83,8 @@ static inline size_t espl_cuda_activation_bytes(size_t tokens, size_t cols)
 enum espl_status espl_cuda_pack_activations(const int8_t *codes, size_t tokens, size_t cols,
                                             uint8_t *x, void *stream, struct espl_error *err);
 
-/** Seconds that the rule expects a product with cold caches to take. Of several forms of the same
- *  weights the one with the least is the automatic choice. */
+/** Seconds that the rule expects a product with cold caches to take, of sparse forms with a margin.
+ *  Of several forms of the same weights the one with the least is the automatic choice. */
 double espl_cuda_spmm_expected_seconds(const struct espl_cuda_spmm *spmm);
 
 /** x as packed above, 16-byte aligned; y (tokens, y_stride) int32, device. */
