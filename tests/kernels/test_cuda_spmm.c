@@ -330,11 +330,19 @@ static void test_cuts__do_not_change_the_result(void **state)
     }
 }
 
+/* 200, or what ESPL_TEST_LAUNCHES says: compute-sanitizer takes minutes, or dies, with so many. */
+static size_t wanted_launches(void)
+{
+    const char *text = getenv("ESPL_TEST_LAUNCHES");
+    const long count = text != NULL ? strtol(text, NULL, 10) : 200;
+    return count > 0 ? (size_t)count : 200;
+}
+
 /* Launches that overlap, split columns and share the device with other products all the time. */
 static void test_repeats__two_hundred_times_the_same_bits(void **state)
 {
     (void)state;
-    enum { LAUNCHES = 200 };
+    const size_t launches = wanted_launches();
     struct espl_rng rng = espl_rng_stream(27, "cuda-spmm", 0);
     struct espl_error err;
     struct product p;
@@ -348,14 +356,14 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
         struct espl_cuda_spmm *spmm = NULL;
         void *outputs = NULL;
         check(espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err), &err);
-        check(espl_cuda_alloc(LAUNCHES * y_bytes(&p), &outputs, &err), &err);
-        check(espl_cuda_fill(outputs, POISON, LAUNCHES * y_bytes(&p), &err), &err);
-        for (size_t i = 0; i < LAUNCHES; i++) {
+        check(espl_cuda_alloc(launches * y_bytes(&p), &outputs, &err), &err);
+        check(espl_cuda_fill(outputs, POISON, launches * y_bytes(&p), &err), &err);
+        for (size_t i = 0; i < launches; i++) {
             struct espl_cuda_spmm_operands operands = p.operands;
             operands.y = (int32_t *)outputs + i * y_bytes(&p) / sizeof(int32_t);
             check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
         }
-        for (size_t i = 0; i < LAUNCHES; i++) {
+        for (size_t i = 0; i < launches; i++) {
             check(espl_cuda_download(p.y, (char *)outputs + i * y_bytes(&p), y_bytes(&p), &err),
                   &err);
             expect_sums(&p, p.tokens, forms[f].name);
@@ -395,8 +403,10 @@ static void test_refusals__say_what_does_not_fit(void **state)
     free_product(&p);
 }
 
+/* ESPL_TEST_FILTER: a pattern of the tests to run, for tools that are too slow for all. */
 int main(void)
 {
+    const char *filter = getenv("ESPL_TEST_FILTER");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes__same_integers_as_ref),
         cmocka_unit_test(test_tokens__every_number),
@@ -407,5 +417,8 @@ int main(void)
         cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),
         cmocka_unit_test(test_refusals__say_what_does_not_fit),
     };
+    if (filter != NULL) {
+        cmocka_set_test_filter(filter);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
