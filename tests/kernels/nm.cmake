@@ -1,0 +1,1 @@
+espl_unit_test(test_nm_pack LINK espl_kernels SOURCES nm_fixture.c)
