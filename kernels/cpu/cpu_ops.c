@@ -30,4 +30,5 @@ const struct espl_ops espl_cpu_ops = {
     .gemm_w4a4 = espl_cpu_gemm_w4a4,
     .quantize_kv = espl_cpu_quantize_kv,
     .spmm_iebme = espl_cpu_spmm_iebme,
+    .spmm_nm_int8 = espl_cpu_spmm_nm_int8,
 };

@@ -82,5 +82,9 @@ enum espl_status espl_cpu_spmm_iebme(struct espl_backend *backend,
                                      const struct espl_quant_activations *a,
                                      const struct espl_iebme_weights *w, float *y,
                                      struct espl_error *err);
+enum espl_status espl_cpu_spmm_nm_int8(struct espl_backend *backend, const struct espl_nm_matrix *w,
+                                       const int8_t *x, size_t tokens,
+                                       const struct espl_nm_epilogue *epilogue, void *y,
+                                       struct espl_error *err);
 
 #endif

@@ -30,4 +30,5 @@ const struct espl_ops espl_ref_ops = {
     .gemm_w4a4 = espl_ref_gemm_w4a4,
     .quantize_kv = espl_ref_quantize_kv,
     .spmm_iebme = espl_ref_spmm_iebme,
+    .spmm_nm_int8 = espl_ref_spmm_nm_int8,
 };

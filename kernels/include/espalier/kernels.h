@@ -20,6 +20,8 @@ extern "C" {
 
 struct espl_backend;
 struct espl_iebme_weights; /* espalier/iebme.h */
+struct espl_nm_matrix;     /* espalier/nm_pack.h */
+struct espl_nm_epilogue;
 
 /** y (tokens, out) = x (tokens, in) * W (out, in)^T + bias (out). */
 struct espl_gemm_shape {
@@ -241,6 +243,12 @@ struct espl_ops {
                                    const struct espl_quant_activations *a,
                                    const struct espl_iebme_weights *w, float *y,
                                    struct espl_error *err);
+    /* y (tokens, rows) = x (tokens, cols) W^T of bytes, int32 exact, W packed N:M; y holds int32,
+     * IEEE half or int8 as the epilogue says. w must have passed espl_nm_check(). */
+    enum espl_status (*spmm_nm_int8)(struct espl_backend *backend, const struct espl_nm_matrix *w,
+                                     const int8_t *x, size_t tokens,
+                                     const struct espl_nm_epilogue *epilogue, void *y,
+                                     struct espl_error *err);
 };
 
 enum { ESPL_BACKEND_MAX_THREADS = 64 }; /* OpenBLAS serves no more callers at a time */

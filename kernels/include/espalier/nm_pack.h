@@ -80,6 +80,34 @@ unsigned espl_nm_kept(const struct espl_nm_matrix *matrix, const struct espl_nm_
 size_t espl_nm_value_at(const struct espl_nm_layout *layout, const struct espl_nm_sizes *sizes,
                         size_t row, size_t window, unsigned slot);
 
+/** What a product makes of its int32 sums. */
+enum espl_nm_output {
+    ESPL_NM_INT32, /* the sums as they are; nothing else of the epilogue is read */
+    ESPL_NM_FP16,
+    ESPL_NM_INT8
+};
+enum espl_nm_activation { ESPL_NM_LINEAR, ESPL_NM_RELU, ESPL_NM_GELU };
+
+/** v = (float)sum * (row_scales[row] * token_scales[token]); v = v + bias[row]; the activation
+ * (GELU exact, with erf); then FP16: IEEE half, ties to even, infinite from 65520 on; INT8:
+ *  clamp(rint(v * multiplier), -128, 127), ties to even. Every operation is rounded to float32, so
+ *  that all backends give the same bytes, except that GELU may differ by one step of the output.
+ *  Arrays live where the operands of the product live. */
+struct espl_nm_epilogue {
+    enum espl_nm_output output;
+    enum espl_nm_activation activation;
+    const float *row_scales;   /* (rows) */
+    const float *token_scales; /* (tokens), NULL = 1 */
+    const float *bias;         /* (rows), NULL = 0 */
+    float multiplier;          /* of INT8: 1 / scale of the outputs */
+};
+
+/** Bytes of an output. */
+static inline size_t espl_nm_output_bytes(enum espl_nm_output output)
+{
+    return output == ESPL_NM_INT32 ? 4 : output == ESPL_NM_FP16 ? 2 : 1;
+}
+
 #ifdef __cplusplus
 }
 #endif
