@@ -33,9 +33,9 @@ function finish(    i, j, k, first, products, local, kinds, ends, inner) {
         local = 0
         kinds = ""
         for (j = first; j <= i; j++) {
-            products += text[j] ~ /IMMA/ ? 1 : 0
+            products += text[j] ~ /IG?MMA/ ? 1 : 0
             local += text[j] ~ /(LDL|STL)/ ? 1 : 0
-            if (kinds == "" && match(text[j], /IMMA[.0-9A-Z]*/)) {
+            if (kinds == "" && match(text[j], /IG?MMA[.0-9A-Zx]*/)) {
                 kinds = substr(text[j], RSTART, RLENGTH)
             }
         }

@@ -42,7 +42,7 @@ static enum espl_status check_stream_end(const struct espl_nm_matrix *matrix,
             for (size_t g = 0; espl_nm_has_selectors(layout) && g < sizes->groups; g++) {
                 unsigned shift = 0;
                 const size_t byte = espl_nm_selector_at(sizes, g, &place, at, &shift);
-                bits |= matrix->patterns[byte] >> shift & 15u;
+                bits |= (unsigned)matrix->patterns[byte] >> shift & 15u;
             }
             if (bits != 0) {
                 return espl_fail(err, ESPL_E_CORRUPT,

@@ -148,7 +148,7 @@ static bool read_selectors(const struct espl_nm_matrix *matrix, const struct esp
         unsigned shift = 0;
         const size_t at =
             espl_nm_selector_at(sizes, group, place, place->index * layout->n + slot, &shift);
-        const unsigned position = matrix->patterns[at] >> shift & 15u;
+        const unsigned position = (unsigned)matrix->patterns[at] >> shift & 15u;
         if (position < next || position >= base + layout->m) {
             return false;
         }

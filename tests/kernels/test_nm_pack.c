@@ -1,5 +1,6 @@
 /* Packed N:M matrices: every layout there and back, what is detected and refused, each byte's place
  * against a second reading of docs/formats/nm-pack.md, and damaged matrices. */
+#include "kernels/formats/nm_wide.h"
 #include "kernels/nm_fixture.h"
 #include "support/cmocka_all.h"
 
@@ -148,6 +149,54 @@ static void test_values__stand_where_the_format_says(void **state)
         espl_nm_free(&matrix);
         free(codes);
     }
+}
+
+/* The order of the kernel for large products, against the words of its header. */
+static void test_wide__every_byte_moved(void **state)
+{
+    (void)state;
+    struct espl_error err;
+    struct espl_rng rng = espl_rng_stream(37, "nm-pack", 0);
+    for (unsigned k = 0; k < 4; k++) {
+        const struct espl_nm_layout layout = {300, 200, k % 2 == 0 ? 2 : 4, 8, k < 2 ? 32 : 64};
+        struct espl_nm_matrix matrix;
+        struct espl_nm_sizes sizes;
+        uint8_t *units = NULL;
+        size_t bytes = 0;
+        int8_t *codes = nm_fixture_codes(&rng, &layout, NM_FULL_RANGE);
+        nm_fixture_encode(codes, &layout, &matrix);
+        assert_int_equal(espl_nm_sizes_of(&layout, &sizes, &err), ESPL_OK);
+        assert_int_equal(espl_nm_wide_encode(&matrix, &units, &bytes, &err), ESPL_OK);
+        const size_t unit = 256 * 16 * layout.n + 256 / layout.v * 8 * layout.n;
+        assert_int_equal(bytes, 2 * 2 * unit);
+        for (size_t i = 0; i < (size_t)304 * 2 * 16 * layout.n; i++) {
+            const size_t row = i / (2 * 16 * layout.n);
+            const size_t block = i / (16 * layout.n) % 2;
+            const size_t window = i / (4 * layout.n) % 4; /* of the lane */
+            const size_t lane = i / layout.n % 4;
+            const unsigned slot = (unsigned)(i % layout.n);
+            const size_t at = window * layout.n + slot;
+            const size_t r = row % 32 / 8 * 2 + row % 2;
+            const size_t eight = row % layout.v / 32 * 4 + row % 8 / 2;
+            const size_t to = (row / 256 * 2 + block) * unit +
+                              row % 256 / layout.v * (layout.v * 16 * layout.n) +
+                              at / 8 * (layout.v * 32) + eight * 256 + at / 4 % 2 * 128 + r * 16 +
+                              lane * 4 + at % 4;
+            const size_t from = espl_nm_value_at(
+                &layout, &sizes, row, block * 16 + window / 2 * 8 + lane * 2 + window % 2, slot);
+            assert_int_equal(units[to], matrix.values[from]);
+        }
+        const size_t selectors = 8 * layout.n; /* second group of the first unit */
+        assert_memory_equal(units + 256 * 16 * layout.n + selectors,
+                            matrix.patterns + 2 * selectors, selectors);
+        free(units);
+        espl_nm_free(&matrix);
+        free(codes);
+    }
+    const struct espl_nm_matrix other = {.layout = {64, 128, 3, 8, 64}};
+    uint8_t *none = NULL;
+    size_t bytes = 0;
+    assert_int_equal(espl_nm_wide_encode(&other, &none, &bytes, &err), ESPL_E_UNSUPPORTED);
 }
 
 /* The worked example of the text. */
@@ -329,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_detect__largest_shared_rows),
         cmocka_unit_test(test_detect__one_weight_decides),
         cmocka_unit_test(test_values__stand_where_the_format_says),
+        cmocka_unit_test(test_wide__every_byte_moved),
         cmocka_unit_test(test_patterns__worked_example),
         cmocka_unit_test(test_layouts__refused),
         cmocka_unit_test(test_damage__refused_or_consistent),

@@ -1,0 +1,522 @@
+/* The N:M kernel for large products: patterns shared by 32 or 64 rows, compute capability 9.0.
+ *
+ * A block stays on its multiprocessor and does one tile of 128 tokens x 256 rows after the other.
+ * One warp copies: activations with 16-byte copies, weights in bulk, through a ring of stages. Two
+ * warpgroups multiply 64 tokens each: a lane reads its 32 activations of two tokens, gathers the
+ * stored columns of each group of rows by byte permutes, and a matrix instruction of the warpgroup
+ * takes them from registers and the weights from shared memory. Outputs go through shared memory,
+ * and leave in bulk while the next tile is multiplied.
+ *
+ * A stage is given back one step late: when the products of the next step have been started and
+ * those of this one have ended. They read what the lanes loaded, so all loads have ended too. */
+#include "kernels/cuda/nm_device.cuh"
+#include "kernels/cuda/nm_wide.cuh"
+#include "kernels/formats/nm_wide.h"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define NM_HAS_WARPGROUPS 1
+#else
+#define NM_HAS_WARPGROUPS 0
+#endif
+
+namespace
+{
+
+enum {
+    GROUP_THREADS = 128,
+    GROUP_TOKENS = 64,
+    COPY_ROWS = GROUP_THREADS / 8,            /* of activations that are copied at a time */
+    X_BYTES = NM_WIDE_TOKENS * ESPL_NM_BLOCK, /* of a stage */
+    CHUNK_ROWS = 32,
+    CHUNKS = ESPL_NM_WIDE_ROWS / CHUNK_ROWS,
+    OUT_PITCH = ESPL_NM_WIDE_ROWS * 2 + 64, /* bytes of a token's outputs: no bank conflicts */
+    OUT_BYTES = NM_WIDE_TOKENS * OUT_PITCH,
+    TERMS = 2 * ESPL_NM_WIDE_ROWS /* floats of a warpgroup */
+};
+
+template <int R, int V>
+constexpr unsigned unit_bytes = ESPL_NM_WIDE_ROWS * 16 * R + ESPL_NM_WIDE_ROWS / V * 8 * R;
+template <int R, int V>
+constexpr unsigned stage_bytes = X_BYTES + (unit_bytes<R, V> + 127) / 128 * 128;
+
+#if NM_HAS_WARPGROUPS
+
+__device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity)
+{
+    unsigned done = 0;
+    while (done == 0) {
+        asm volatile("{\n .reg .pred p;\n"
+                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     " selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    }
+}
+
+__device__ __forceinline__ void init_barrier(unsigned barrier, unsigned count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void arrive(unsigned barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_four(unsigned address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address));
+    return v;
+}
+
+/* Matrices of 8 x 16 bytes: two along the columns follow each other, 8 rows further are 256 bytes.
+ */
+__device__ __forceinline__ unsigned long long describe(unsigned address)
+{
+    return (unsigned long long)(address >> 4 & 0x3FFFu) | (unsigned long long)(128 >> 4) << 16 |
+           (unsigned long long)(256 >> 4) << 32;
+}
+
+/* d (64 tokens x 64 rows) += a (64 x 32) * weights (32 x 64) */
+__device__ __forceinline__ void multiply(int (&d)[32], const unsigned (&a)[4],
+                                         unsigned long long weights)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
+                 "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1;"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
+                   "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
+                   "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]),
+                   "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
+                   "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]),
+                   "+r"(d[30]), "+r"(d[31])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
+}
+
+/* The same with 32 rows. */
+__device__ __forceinline__ void multiply(int (&d)[16], const unsigned (&a)[4],
+                                         unsigned long long weights)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, "
+                 "1;"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
+                   "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
+                   "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
+}
+
+/* Where everything is in shared memory, and the ring of stages. */
+struct ring {
+    unsigned stages; /* shared address */
+    unsigned full;   /* of NM_WIDE_STAGES barriers each */
+    unsigned empty;
+    unsigned stage;
+    unsigned parity;
+
+    __device__ __forceinline__ void next()
+    {
+        if (++stage == NM_WIDE_STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/* The copying warps: all steps of all tiles of this block. */
+template <int R, int V>
+__device__ __forceinline__ void copy_tiles(const nm_args &args, ring ring, unsigned tiles,
+                                           unsigned row_blocks, unsigned thread)
+{
+    constexpr unsigned UNIT = unit_bytes<R, V>;
+    const unsigned chunk = thread % 8 * 16;
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const unsigned first_token = tile / row_blocks * NM_WIDE_TOKENS + thread / 8;
+        const uint8_t *weights = args.values + (size_t)(tile % row_blocks) * args.blocks * UNIT;
+        for (unsigned block = 0; block < args.blocks; block++) {
+            const unsigned to = ring.stages + ring.stage * stage_bytes<R, V>;
+            const unsigned full = ring.full + 8 * ring.stage;
+            const unsigned column = block * ESPL_NM_BLOCK + chunk;
+            wait_for(ring.empty + 8 * ring.stage, ring.parity ^ 1);
+            if (thread == 0) {
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full),
+                             "r"(UNIT)
+                             : "memory");
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                             "[%0], [%1], %2, [%3];" ::"r"(to + X_BYTES),
+                             "l"(weights + (size_t)block * UNIT), "r"(UNIT), "r"(full)
+                             : "memory");
+            }
+#pragma unroll
+            for (unsigned i = 0; i < NM_WIDE_TOKENS / COPY_ROWS; i++) {
+                const unsigned token = first_token + COPY_ROWS * i;
+                const unsigned in_tile = thread / 8 + COPY_ROWS * i;
+                const bool is_there = token < args.tokens && column < args.x_stride;
+                const int8_t *from =
+                    args.x + (is_there ? (size_t)token * args.x_stride + column : 0);
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                                 to + in_tile * ESPL_NM_BLOCK + (chunk ^ in_tile % 2 * 64)),
+                             "l"(from), "r"(is_there ? 16 : 0)
+                             : "memory");
+            }
+            asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
+                         : "memory");
+            ring.next();
+        }
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* x <- the lane's 32 activations of a token of the tile. */
+__device__ __forceinline__ void load_token(unsigned stage, unsigned token, unsigned lane,
+                                           unsigned (&x)[8])
+{
+    const unsigned at = stage + token * ESPL_NM_BLOCK + lane % 4 * 16;
+    const unsigned turn = token % 2 * 64;
+    const uint4 early = load_four(at + turn);
+    const uint4 late = load_four(at + (64 - turn));
+    x[0] = early.x;
+    x[1] = early.y;
+    x[2] = early.z;
+    x[3] = early.w;
+    x[4] = late.x;
+    x[5] = late.y;
+    x[6] = late.z;
+    x[7] = late.w;
+}
+
+/* One step: 128 columns of 64 tokens with all groups of rows. Operands of several groups are
+ * gathered before their products start, so that these follow each other closely. */
+template <int R, int V>
+__device__ __forceinline__ void multiply_stage(unsigned stage, unsigned token, unsigned lane,
+                                               int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2])
+{
+    constexpr int GROUPS = ESPL_NM_WIDE_ROWS / V;
+    constexpr int PAIRS = R / 2;
+    constexpr int BATCH = 8 / PAIRS < GROUPS ? 8 / PAIRS : GROUPS; /* 32 registers */
+    const unsigned weights = stage + X_BYTES;
+    const unsigned selectors = weights + ESPL_NM_WIDE_ROWS * 16 * R + lane % 4 * (2 * R);
+    unsigned selector[GROUPS][PAIRS];
+    unsigned low[8];
+    unsigned high[8];
+    load_token(stage, token, lane, low);
+    load_token(stage, token + 8, lane, high);
+#pragma unroll
+    for (int i = 0; i < GROUPS * PAIRS; i++) {
+        asm volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(selector[i / PAIRS][i % PAIRS])
+                     : "r"(selectors + i / PAIRS * (8 * R) + i % PAIRS * 4));
+    }
+#pragma unroll
+    for (int first = 0; first < GROUPS; first += BATCH) {
+        unsigned a[BATCH][PAIRS][4];
+#pragma unroll
+        for (int i = 0; i < BATCH * PAIRS; i++) {
+            const int p = i % PAIRS;
+            const unsigned chosen = selector[first + i / PAIRS][p];
+            a[i / PAIRS][p][0] = nm_gather<R>(low, 2 * p, chosen);
+            a[i / PAIRS][p][1] = nm_gather<R>(high, 2 * p, chosen);
+            a[i / PAIRS][p][2] = nm_gather<R>(low, 2 * p + 1, chosen >> 16);
+            a[i / PAIRS][p][3] = nm_gather<R>(high, 2 * p + 1, chosen >> 16);
+        }
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int i = 0; i < BATCH * PAIRS; i++) {
+            const int group = first + i / PAIRS;
+            multiply(sums[group], a[i / PAIRS][i % PAIRS],
+                     describe(weights + group * (V * 16 * R) + i % PAIRS * (V * 32)));
+        }
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Eight neighbouring outputs of a token as 16 bytes of halves or 8 of codes. */
+template <int MODE, int BYTES>
+__device__ __forceinline__ void put_eight(const nm_args &args, const int (&sum)[8],
+                                          const float (&scale)[8], const float (&bias)[8],
+                                          float token_scale, uint8_t *to)
+{
+    float v[8];
+    unsigned word[2 * BYTES];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        v[i] = nm_value<MODE>(args, sum[i], scale[i], bias[i], token_scale);
+    }
+    if constexpr (BYTES == 2) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+            word[i] = reinterpret_cast<const unsigned &>(pair);
+        }
+        *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            word[i] = nm_pack(nm_code(args, v[4 * i]), nm_code(args, v[4 * i + 1]),
+                              nm_code(args, v[4 * i + 2]), nm_code(args, v[4 * i + 3]));
+        }
+        *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
+    }
+}
+
+/* What an epilogue reads, loaded while the tile is multiplied: scales and biases of two of the
+ * tile's rows, and scales of the lane's two tokens. */
+struct lane_terms {
+    float scale[2];
+    float bias[2];
+    float token[2];
+};
+
+__device__ __forceinline__ lane_terms load_terms(const nm_args &args, unsigned first_row,
+                                                 unsigned token)
+{
+    lane_terms terms;
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        const unsigned row = first_row + threadIdx.x % GROUP_THREADS + i * GROUP_THREADS;
+        const bool has_row = row < args.rows;
+        terms.scale[i] = has_row ? __ldg(args.row_scales + row) : 0.0f;
+        terms.bias[i] = has_row && args.bias != nullptr ? __ldg(args.bias + row) : 0.0f;
+        const bool has_token = args.token_scales != nullptr && token + 8 * i < args.tokens;
+        terms.token[i] = has_token ? args.token_scales[token + 8 * i] : 1.0f;
+    }
+    return terms;
+}
+
+/* Eight scales or biases from shared memory. */
+__device__ __forceinline__ void load_eight(const float *terms, float (&eight)[8])
+{
+    const float4 early = reinterpret_cast<const float4 *>(terms)[0];
+    const float4 late = reinterpret_cast<const float4 *>(terms)[1];
+    eight[0] = early.x;
+    eight[1] = early.y;
+    eight[2] = early.z;
+    eight[3] = early.w;
+    eight[4] = late.x;
+    eight[5] = late.y;
+    eight[6] = late.z;
+    eight[7] = late.w;
+}
+
+/* All outputs of a lane to shared memory. */
+template <int V, int MODE, int BYTES>
+__device__ __forceinline__ void
+put_lane(const nm_args &args, const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
+         const float (&token_scale)[2], const float *terms, uint8_t *out)
+{
+    const unsigned lane_row = threadIdx.x % 4 * 8;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        float scale[8];
+        float bias[8];
+        const unsigned row = chunk * CHUNK_ROWS + lane_row;
+        load_eight(terms + row, scale);
+        load_eight(terms + ESPL_NM_WIDE_ROWS + row, bias);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int eight[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) { /* matrices of 8 rows: two outputs each */
+                const int first = chunk * CHUNK_ROWS % V / 8 + i / 2;
+                eight[i] = sums[chunk * CHUNK_ROWS / V][4 * first + 2 * half + i % 2];
+            }
+            put_eight<MODE, BYTES>(args, eight, scale, bias, token_scale[half],
+                                   out + 8 * half * OUT_PITCH + row * BYTES);
+        }
+    }
+}
+
+/* Outputs of a warpgroup to its half of `out`, and from there to y in bulk. shared_terms: room for
+ * scales and biases of the tile's rows. */
+template <int V, int MODE>
+__device__ __forceinline__ void put_tile(const nm_args &args,
+                                         const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
+                                         const lane_terms &terms, float *shared_terms, uint8_t *out,
+                                         unsigned first_token, unsigned first_row, unsigned group)
+{
+    const unsigned thread = threadIdx.x % GROUP_THREADS;
+    const unsigned token = thread / NM_WARP * 16 + thread % NM_WARP / 4; /* of 64; and 8 further */
+    const unsigned bytes = args.output == ESPL_NM_FP16 ? 2 : 1;
+    /* What left for the tile before must have been read; the barrier behind that tile's outputs
+     * says the same of its terms. */
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        shared_terms[thread + i * GROUP_THREADS] = terms.scale[i];
+        shared_terms[ESPL_NM_WIDE_ROWS + thread + i * GROUP_THREADS] = terms.bias[i];
+    }
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(GROUP_THREADS) : "memory");
+    if (args.output == ESPL_NM_FP16) {
+        put_lane<V, MODE, 2>(args, sums, terms.token, shared_terms, out + token * OUT_PITCH);
+    } else {
+        put_lane<V, MODE, 1>(args, sums, terms.token, shared_terms, out + token * OUT_PITCH);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(GROUP_THREADS) : "memory");
+    const unsigned width = min(args.rows - first_row, (unsigned)ESPL_NM_WIDE_ROWS) * bytes;
+    if (thread < GROUP_TOKENS && first_token + thread < args.tokens) {
+        uint8_t *to = static_cast<uint8_t *>(args.y) +
+                      ((size_t)(first_token + thread) * args.y_stride + first_row) * bytes;
+        const unsigned from = (unsigned)__cvta_generic_to_shared(out + thread * OUT_PITCH);
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                     "r"(from), "r"(width)
+                     : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+}
+
+/* Sums straight from registers. */
+template <int V>
+__device__ __forceinline__ void put_sums(const nm_args &args,
+                                         const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
+                                         unsigned first_token, unsigned first_row)
+{
+    const unsigned lane = threadIdx.x % NM_WARP;
+    const unsigned token = threadIdx.x % GROUP_THREADS / NM_WARP * 16 + lane / 4;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        const unsigned row = first_row + chunk * CHUNK_ROWS + lane % 4 * 8;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const unsigned at = first_token + token + 8 * half;
+            const int first = 4 * (chunk * CHUNK_ROWS % V / 8) + 2 * half;
+            const int(&of)[V / 2] = sums[chunk * CHUNK_ROWS / V];
+            if (at < args.tokens && row < args.rows) { /* rows come in eights */
+                int4 *y = reinterpret_cast<int4 *>(static_cast<int *>(args.y) +
+                                                   (size_t)at * args.y_stride + row);
+                y[0] = make_int4(of[first], of[first + 1], of[first + 4], of[first + 5]);
+                y[1] = make_int4(of[first + 8], of[first + 9], of[first + 12], of[first + 13]);
+            }
+        }
+    }
+}
+
+template <int R, int V, int MODE>
+__device__ __forceinline__ void multiply_tiles(const nm_args &args, ring ring, uint8_t *out,
+                                               unsigned tiles, unsigned row_blocks)
+{
+    const unsigned group = threadIdx.x / GROUP_THREADS;
+    const unsigned lane = threadIdx.x % NM_WARP;
+    const unsigned token =
+        group * GROUP_TOKENS + threadIdx.x % GROUP_THREADS / NM_WARP * 16 + lane / 4;
+    float *shared_terms = reinterpret_cast<float *>(out + OUT_BYTES) + group * TERMS;
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const unsigned first_token = tile / row_blocks * NM_WIDE_TOKENS + group * GROUP_TOKENS;
+        const unsigned first_row = tile % row_blocks * ESPL_NM_WIDE_ROWS;
+        int sums[ESPL_NM_WIDE_ROWS / V][V / 2] = {};
+        lane_terms terms;
+        if constexpr (MODE != NM_SUMS) {
+            terms = load_terms(args, first_row, first_token + token % GROUP_TOKENS);
+        }
+        /* Two steps a turn, with operands in registers of their own: those of one step may be
+         * gathered while the products of the step before still read theirs. */
+        unsigned before = 0; /* barrier of the stage before */
+        unsigned block = 0;
+        while (block < args.blocks) {
+#pragma unroll
+            for (unsigned half = 0; half < 2; half++) {
+                if (half == 1 && block == args.blocks) {
+                    break;
+                }
+                wait_for(ring.full + 8 * ring.stage, ring.parity);
+                multiply_stage<R, V>(ring.stages + ring.stage * stage_bytes<R, V>, token, lane,
+                                     sums);
+                asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+                if (block > 0) {
+                    arrive(before);
+                }
+                before = ring.empty + 8 * ring.stage;
+                ring.next();
+                block++;
+            }
+        }
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        arrive(before);
+        if constexpr (MODE == NM_SUMS) {
+            put_sums<V>(args, sums, first_token, first_row);
+        } else {
+            put_tile<V, MODE>(args, sums, terms, shared_terms,
+                              out + group * GROUP_TOKENS * OUT_PITCH, first_token, first_row,
+                              group);
+        }
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+#endif
+
+template <int R, int V, int MODE>
+__global__ void __launch_bounds__(NM_WIDE_THREADS, 1) nm_wide_kernel(const nm_args args)
+{
+#if NM_HAS_WARPGROUPS
+    extern __shared__ __align__(128) uint8_t nm_wide_shared[];
+    __shared__ unsigned long long barriers[2 * NM_WIDE_STAGES]; /* the host looks for it */
+    const unsigned row_blocks = (args.rows + ESPL_NM_WIDE_ROWS - 1) / ESPL_NM_WIDE_ROWS;
+    const unsigned tiles = (args.tokens + NM_WIDE_TOKENS - 1) / NM_WIDE_TOKENS * row_blocks;
+    ring ring;
+    ring.full = (unsigned)__cvta_generic_to_shared(barriers);
+    ring.empty = ring.full + 8 * NM_WIDE_STAGES;
+    ring.stages = (unsigned)__cvta_generic_to_shared(nm_wide_shared);
+    ring.stage = 0;
+    ring.parity = 0;
+    nm_let_successor_start();
+    if (threadIdx.x == 0) {
+        for (unsigned s = 0; s < NM_WIDE_STAGES; s++) {
+            init_barrier(ring.full + 8 * s, GROUP_THREADS + 1);
+            init_barrier(ring.empty + 8 * s, 2 * GROUP_THREADS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    nm_wait_for_predecessor();
+    if (threadIdx.x >= 2 * GROUP_THREADS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        copy_tiles<R, V>(args, ring, tiles, row_blocks, threadIdx.x % GROUP_THREADS);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        multiply_tiles<R, V, MODE>(args, ring, nm_wide_shared + NM_WIDE_STAGES * stage_bytes<R, V>,
+                                   tiles, row_blocks);
+    }
+#endif
+}
+
+template <int R, int V> const void *mode_kernel(unsigned mode)
+{
+    return mode == NM_SUMS            ? (const void *)nm_wide_kernel<R, V, NM_SUMS>
+           : mode == NM_LINEAR_OUTPUT ? (const void *)nm_wide_kernel<R, V, NM_LINEAR_OUTPUT>
+                                      : (const void *)nm_wide_kernel<R, V, NM_ANY_OUTPUT>;
+}
+
+} // namespace
+
+const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned mode)
+{
+    cudaFuncAttributes attributes;
+    const unsigned shared = ESPL_NM_STRIPE << matrix->group;
+    const void *kernel = NULL;
+    if (matrix->wide == NULL) {
+        return NULL;
+    }
+    if (matrix->wide_registers == 2) {
+        kernel = shared == 32 ? mode_kernel<2, 32>(mode) : mode_kernel<2, 64>(mode);
+    } else {
+        kernel = shared == 32 ? mode_kernel<4, 32>(mode) : mode_kernel<4, 64>(mode);
+    }
+    /* Code for other devices is empty: it has no barriers. */
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return attributes.sharedSizeBytes > 0 ? kernel : NULL;
+}
+
+size_t nm_wide_shared_bytes(const struct espl_cuda_nm_matrix *matrix)
+{
+    const unsigned unit = matrix->wide_unit;
+    return NM_WIDE_STAGES * (X_BYTES + (unit + 127) / 128 * 128) + OUT_BYTES +
+           2 * TERMS * sizeof(float);
+}
