@@ -1,5 +1,5 @@
-/* Baseline: cuBLASLt, INT8 weights and activations, INT32 outputs. Times all algorithms that its
- * heuristic returns (16 at most), with cold weights, and keeps the best. */
+/* Baselines: cuBLASLt, INT8 weights and activations with INT32 or INT8 outputs, or all FP16. Times
+ * all algorithms that its heuristic returns (16 at most) and keeps the best. */
 #include "espalier/cuda_memory.h"
 #include "kernels/bench/spmm_baseline.h"
 
@@ -9,8 +9,11 @@
 /* Values of cublasLt.h, cublas_api.h and library_types.h. */
 enum {
     OP_T = 1,
+    TYPE_FP32 = 0,
+    TYPE_FP16 = 2,
     TYPE_INT8 = 3,
     TYPE_INT32 = 10,
+    COMPUTE_FP32 = 68,
     COMPUTE_INT32 = 72,
     DESC_TRANSA = 3,
     PREF_MAX_WORKSPACE_BYTES = 1,
@@ -27,8 +30,16 @@ struct heuristic {
     int reserved[4];
 };
 
+/* What a product is made of. INT8 outputs are scaled by a float, INT32 ones by an integer. */
+struct lt_types {
+    const struct espl_spmm_peer *peer;
+    int compute, scale, operand, output;
+    size_t output_bytes;
+};
+
 struct lt_self {
     struct espl_baseline base;
+    const struct lt_types *types;
     void *operation;
     void *layout_w, *layout_x, *layout_y;
     struct heuristic results[MOST_ALGORITHMS];
@@ -95,7 +106,7 @@ static int load(struct lt_self *self, char *why)
     return code == 0 ? 0 : espl_baseline_fail(why, "cuBLASLt cannot start", code);
 }
 
-static int upload(struct lt_self *self, char *why)
+static int upload_bytes(struct lt_self *self, char *why)
 {
     struct espl_baseline *base = &self->base;
     const struct espl_spmm_peer_problem *p = &base->problem;
@@ -108,34 +119,53 @@ static int upload(struct lt_self *self, char *why)
         failed = espl_baseline_upload(x, p->tokens * p->cols, &base->x, why);
     }
     if (failed == 0) {
-        failed = espl_baseline_upload(NULL, p->tokens * p->rows * sizeof(int32_t), &base->y, why);
-    }
-    if (failed == 0) {
-        failed = espl_baseline_upload(NULL, WORK_BYTES, &base->work, why);
+        failed = espl_baseline_upload(NULL, p->tokens * p->rows * self->types->output_bytes,
+                                      &base->y, why);
     }
     free(x);
     return failed;
+}
+
+static int upload_halves(struct lt_self *self, char *why)
+{
+    struct espl_baseline *base = &self->base;
+    const struct espl_spmm_peer_problem *p = &base->problem;
+    const size_t bytes = p->rows * p->cols * sizeof(uint16_t);
+    uint16_t *w = espl_baseline_halves(p->codes, p->rows * p->cols);
+    int failed = w == NULL
+                     ? espl_baseline_fail(why, "out of memory for the operands of cuBLASLt", 0)
+                     : espl_baseline_copies_create(w, bytes, p->cold_bytes, &base->weights, why);
+    free(w);
+    return failed != 0 ? failed : espl_baseline_half_operands(base, why);
+}
+
+static int upload(struct lt_self *self, char *why)
+{
+    const int failed =
+        self->types->operand == TYPE_FP16 ? upload_halves(self, why) : upload_bytes(self, why);
+    return failed != 0 ? failed : espl_baseline_upload(NULL, WORK_BYTES, &self->base.work, why);
 }
 
 /* Row-major y (tokens, rows) is column-major (rows, tokens) = W^T' x. */
 static int describe(struct lt_self *self, char *why)
 {
     const struct espl_spmm_peer_problem *p = &self->base.problem;
+    const struct lt_types *types = self->types;
     const int transpose = OP_T;
     const size_t work_bytes = WORK_BYTES;
     void *preference = NULL;
-    int code = self->operation_create(&self->operation, COMPUTE_INT32, TYPE_INT32);
+    int code = self->operation_create(&self->operation, types->compute, types->scale);
     code = code != 0
                ? code
                : self->operation_set(self->operation, DESC_TRANSA, &transpose, sizeof transpose);
     code = code != 0 ? code
-                     : self->layout_create(&self->layout_w, TYPE_INT8, p->cols, p->rows,
+                     : self->layout_create(&self->layout_w, types->operand, p->cols, p->rows,
                                            (int64_t)p->cols);
     code = code != 0 ? code
-                     : self->layout_create(&self->layout_x, TYPE_INT8, p->cols, p->tokens,
+                     : self->layout_create(&self->layout_x, types->operand, p->cols, p->tokens,
                                            (int64_t)p->cols);
     code = code != 0 ? code
-                     : self->layout_create(&self->layout_y, TYPE_INT32, p->rows, p->tokens,
+                     : self->layout_create(&self->layout_y, types->output, p->rows, p->tokens,
                                            (int64_t)p->rows);
     code = code != 0 ? code : self->preference_create(&preference);
     code = code != 0 ? code
@@ -163,11 +193,14 @@ static int lt_launch(void *pointer, size_t copy, void *stream)
 {
     const struct lt_self *self = pointer;
     const struct espl_baseline *base = &self->base;
-    const int32_t one = 1;
-    const int32_t zero = 0;
-    return self->matmul(base->handle, self->operation, &one,
+    const int32_t whole[2] = {1, 0};
+    const float real[2] = {self->types->output == TYPE_INT8 ? 0.001F : 1.0F, 0.0F};
+    const bool integers = self->types->scale == TYPE_INT32;
+    const void *alpha = integers ? (const void *)&whole[0] : (const void *)&real[0];
+    const void *beta = integers ? (const void *)&whole[1] : (const void *)&real[1];
+    return self->matmul(base->handle, self->operation, alpha,
                         base->weights.data[copy % base->weights.count], self->layout_w, base->x,
-                        self->layout_x, &zero, base->y, self->layout_y, base->y, self->layout_y,
+                        self->layout_x, beta, base->y, self->layout_y, base->y, self->layout_y,
                         self->results[self->best].algorithm, base->work, WORK_BYTES, stream);
 }
 
@@ -176,21 +209,64 @@ static int pick_best(struct lt_self *self, char *why)
     const size_t copies = self->base.weights.count;
     const struct espl_cuda_timing_options options = {
         .graph = true, .launches = copies < 8 ? 8 : copies, .repeats = 3};
-    const struct espl_baseline_subject subject = {&espl_spmm_peer_cublaslt_int8, self};
+    const struct espl_baseline_subject subject = {self->types->peer, self};
     return espl_baseline_pick(&subject, &options, self->found, &self->best, why);
 }
 
-static int prepare(void *self, char *why)
+static int prepare(struct lt_self *self, const struct lt_types *types, char *why)
 {
+    self->types = types;
     return load(self, why) != 0 || upload(self, why) != 0 || describe(self, why) != 0 ||
                    pick_best(self, why) != 0
                ? 1
                : 0;
 }
 
-static int lt_create(const struct espl_spmm_peer_problem *problem, void **out, char *why)
+static int prepare_sums(void *self, char *why)
 {
-    return espl_baseline_create(sizeof(struct lt_self), problem, prepare, lt_destroy, out, why);
+    static const struct lt_types types = {&espl_spmm_peer_cublaslt_int8,
+                                          COMPUTE_INT32,
+                                          TYPE_INT32,
+                                          TYPE_INT8,
+                                          TYPE_INT32,
+                                          sizeof(int32_t)};
+    return prepare(self, &types, why);
+}
+
+static int prepare_codes(void *self, char *why)
+{
+    static const struct lt_types types = {
+        &espl_spmm_peer_cublaslt_int8_int8, COMPUTE_INT32, TYPE_FP32, TYPE_INT8, TYPE_INT8, 1};
+    return prepare(self, &types, why);
+}
+
+static int prepare_halves(void *self, char *why)
+{
+    static const struct lt_types types = {&espl_spmm_peer_cublaslt_fp16,
+                                          COMPUTE_FP32,
+                                          TYPE_FP32,
+                                          TYPE_FP16,
+                                          TYPE_FP16,
+                                          sizeof(uint16_t)};
+    return prepare(self, &types, why);
+}
+
+static int create_sums(const struct espl_spmm_peer_problem *problem, void **out, char *why)
+{
+    return espl_baseline_create(sizeof(struct lt_self), problem, prepare_sums, lt_destroy, out,
+                                why);
+}
+
+static int create_codes(const struct espl_spmm_peer_problem *problem, void **out, char *why)
+{
+    return espl_baseline_create(sizeof(struct lt_self), problem, prepare_codes, lt_destroy, out,
+                                why);
+}
+
+static int create_halves(const struct espl_spmm_peer_problem *problem, void **out, char *why)
+{
+    return espl_baseline_create(sizeof(struct lt_self), problem, prepare_halves, lt_destroy, out,
+                                why);
 }
 
 static uint64_t lt_weight_bytes(void *pointer)
@@ -202,7 +278,25 @@ static uint64_t lt_weight_bytes(void *pointer)
 const struct espl_spmm_peer espl_spmm_peer_cublaslt_int8 = {
     .version = ESPL_SPMM_PEER_VERSION,
     .name = "cublaslt-int8",
-    .create = lt_create,
+    .create = create_sums,
+    .launch = lt_launch,
+    .weight_bytes = lt_weight_bytes,
+    .destroy = lt_destroy,
+};
+
+const struct espl_spmm_peer espl_spmm_peer_cublaslt_int8_int8 = {
+    .version = ESPL_SPMM_PEER_VERSION,
+    .name = "cublaslt-int8-int8",
+    .create = create_codes,
+    .launch = lt_launch,
+    .weight_bytes = lt_weight_bytes,
+    .destroy = lt_destroy,
+};
+
+const struct espl_spmm_peer espl_spmm_peer_cublaslt_fp16 = {
+    .version = ESPL_SPMM_PEER_VERSION,
+    .name = "cublaslt-fp16",
+    .create = create_halves,
     .launch = lt_launch,
     .weight_bytes = lt_weight_bytes,
     .destroy = lt_destroy,

@@ -22,6 +22,7 @@ extern const struct espl_bench espl_benches[];
 enum espl_status espl_bench_formats(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_forward(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_kernels(struct espl_cli *cli, struct espl_error *err);
+enum espl_status espl_bench_nm(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_quantize(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_reorder(struct espl_cli *cli, struct espl_error *err);
 enum espl_status espl_bench_search(struct espl_cli *cli, struct espl_error *err);
