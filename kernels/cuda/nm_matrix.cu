@@ -111,10 +111,12 @@ enum espl_status make_wide(const struct espl_nm_matrix *packed, struct espl_cuda
     struct espl_nm_matrix doubled = {};
     struct espl_nm_layout layout = packed->layout;
     const struct espl_nm_matrix *from = packed;
-    enum espl_status status = ESPL_OK;
+    int major = 0;
+    enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
     layout.n = layout.n == 1 ? 2 : layout.n;
-    if (layout.rows % NM_WIDE_ROW_STEP != 0 || !espl_nm_wide_exists(&layout)) {
-        return ESPL_OK;
+    if (status != ESPL_OK || major != 9 || layout.rows % NM_WIDE_ROW_STEP != 0 ||
+        !espl_nm_wide_exists(&layout)) {
+        return status;
     }
     if (layout.n != packed->layout.n) { /* 1 of 8 is stored as 2 of 8 */
         status = pack_again(packed, &layout, &doubled, err);
