@@ -1,5 +1,5 @@
 # Tests of eval/energy.
-foreach(name IN ITEMS test_energy_sysfs test_energy_boards test_energy_play test_energy_rapl)
+foreach(name IN ITEMS test_energy_sysfs test_energy_boards test_energy_play test_energy_rapl test_power_state)
     espl_unit_test(${name} LINK espl_energy SOURCES energy_fixture.c)
 endforeach()
 espl_unit_test(test_energy_integral LINK espl_energy)
