@@ -8,17 +8,12 @@
 static const struct espl_option doctor_options[] = {{0}};
 
 const struct espl_check_row espl_checks[] = {
-    {"program", espl_check_program},
-    {"cpu", espl_check_cpu},
-    {"memory", espl_check_memory},
-    {"threads", espl_check_threads},
-    {"openblas", espl_check_openblas},
-    {"hdf5", espl_check_hdf5},
-    {"libraries", espl_check_libraries},
-    {"store", espl_check_store},
-    {"cuda", espl_check_cuda},
-    {"energy", espl_check_energy},
-    {NULL, NULL},
+    {"program", espl_check_program},     {"cpu", espl_check_cpu},
+    {"memory", espl_check_memory},       {"threads", espl_check_threads},
+    {"openblas", espl_check_openblas},   {"hdf5", espl_check_hdf5},
+    {"libraries", espl_check_libraries}, {"store", espl_check_store},
+    {"cuda", espl_check_cuda},           {"energy", espl_check_energy},
+    {"clocks", espl_check_clocks},       {NULL, NULL},
 };
 
 static const struct {

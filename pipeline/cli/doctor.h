@@ -28,7 +28,9 @@ void espl_check_cpu(const struct espl_cli *cli, struct espl_check *check);
 void espl_check_memory(const struct espl_cli *cli, struct espl_check *check);
 void espl_check_threads(const struct espl_cli *cli, struct espl_check *check);
 void espl_check_cuda(const struct espl_cli *cli, struct espl_check *check);
+/* doctor_energy.c */
 void espl_check_energy(const struct espl_cli *cli, struct espl_check *check);
+void espl_check_clocks(const struct espl_cli *cli, struct espl_check *check);
 /* doctor_software.c */
 void espl_check_program(const struct espl_cli *cli, struct espl_check *check);
 void espl_check_openblas(const struct espl_cli *cli, struct espl_check *check);

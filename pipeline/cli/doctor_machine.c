@@ -5,9 +5,6 @@
 #include "core/units.h"
 #include "espalier/kernels.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
-#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,63 +199,4 @@ void espl_check_cuda(const struct espl_cli *cli, struct espl_check *check)
         }
     }
     check->state = ESPL_CHECK_OK;
-}
-
-/* ---- energy meters ---- */
-
-static bool readable(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char text[64];
-    const bool ok = file != NULL && fgets(text, sizeof text, file) != NULL;
-    if (file != NULL) {
-        (void)fclose(file); /* only read from */
-    }
-    return ok;
-}
-
-/* Is there a hwmon device with this name? */
-static bool has_hwmon(const char *wanted)
-{
-    char **names = NULL;
-    size_t count = 0;
-    bool found = false;
-    if (espl_fs_list("/sys/class/hwmon", 1024, &names, &count, NULL) != ESPL_OK) {
-        return false;
-    }
-    for (size_t i = 0; i < count && !found; ++i) {
-        char path[ESPL_PATH_MAX];
-        char *text = NULL;
-        size_t len = 0;
-        (void)snprintf(path, sizeof path, "/sys/class/hwmon/%s/name", names[i]);
-        if (espl_fs_read_file(path, 4096, &text, &len, NULL) == ESPL_OK) {
-            found = strncmp(text, wanted, strlen(wanted)) == 0;
-        }
-        free(text);
-    }
-    espl_fs_free_names(names, count);
-    return found;
-}
-
-void espl_check_energy(const struct espl_cli *cli, struct espl_check *check)
-{
-    (void)cli;
-    static const char *const rapl_file = "/sys/class/powercap/intel-rapl:0/energy_uj";
-    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    const bool has_nvml = nvml != NULL;
-    if (nvml != NULL) {
-        (void)dlclose(nvml); /* nothing was called */
-    }
-    const bool has_rapl = readable(rapl_file);
-    const bool has_ina3221 = has_hwmon("ina3221");
-    (void)snprintf(check->facts, sizeof check->facts, "rapl: %s; nvml: %s; ina3221: %s",
-                   has_rapl                       ? "readable"
-                   : access(rapl_file, F_OK) == 0 ? "permission denied"
-                                                  : "not there",
-                   has_nvml ? "library found" : "no library", has_ina3221 ? "found" : "not there");
-    check->state = has_rapl || has_nvml || has_ina3221 ? ESPL_CHECK_OK : ESPL_CHECK_NONE;
-    if (!has_rapl && access(rapl_file, F_OK) == 0) {
-        (void)snprintf(check->advice, sizeof check->advice, "rapl needs read access to %s",
-                       rapl_file);
-    }
 }
