@@ -2,33 +2,13 @@
 
 #include "core/codes.h"
 #include "espalier/cuda_memory.h"
-#include "espalier/cuda_probe.h"
 #include "kernels/iebme_fixture.h"
-#include "support/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { STEP = 128, FINE_STEP = 32 };
-
-void fixture_check(enum espl_status status, const struct espl_error *err)
-{
-    if (status != ESPL_OK) {
-        fail_msg("%s (%s)", err->message, err->hint);
-    }
-}
-
-bool fixture_has_device(void)
-{
-    static struct espl_cuda_info info;
-    struct espl_error err;
-    if (espl_cuda_probe(&info, &err) != ESPL_OK) {
-        print_message("SKIPPED, NOT TESTED: %s\n", err.message);
-        return false;
-    }
-    return true;
-}
 
 static void *take(size_t count, size_t size)
 {
@@ -41,7 +21,7 @@ static struct espl_backend *open_ref(void)
 {
     struct espl_error err;
     struct espl_backend *ref = NULL;
-    fixture_check(espl_backend_open("ref", 1, &ref, &err), &err);
+    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
     return ref;
 }
 
@@ -49,7 +29,7 @@ void fixture_floats_of_halves(const uint16_t *halves, size_t count, float *float
 {
     struct espl_error err;
     struct espl_backend *ref = open_ref();
-    fixture_check(espl_backend_ops(ref)->f16_to_f32(ref, count, halves, floats, &err), &err);
+    cuda_check(espl_backend_ops(ref)->f16_to_f32(ref, count, halves, floats, &err), &err);
     espl_backend_close(ref);
 }
 
@@ -190,9 +170,9 @@ static void compute_expected(struct atom_layer *layer)
     const double steps = (double)(filled / step + 1);
     layer->y = take(shape->tokens * shape->out, sizeof *layer->y);
     layer->tolerance = take(shape->tokens * shape->out, sizeof *layer->tolerance);
-    fixture_check(
-        ops->quantize_act(ref, shape, layer->x, layer->order, layer->clip, &layer->a, &err), &err);
-    fixture_check(ops->gemm_w4a4(ref, shape, &layer->a, &layer->plain, layer->y, &err), &err);
+    cuda_check(ops->quantize_act(ref, shape, layer->x, layer->order, layer->clip, &layer->a, &err),
+               &err);
+    cuda_check(ops->gemm_w4a4(ref, shape, &layer->a, &layer->plain, layer->y, &err), &err);
     espl_backend_close(ref);
     for (size_t i = 0; i < shape->tokens * shape->out; i++) {
         const double sums =
@@ -207,8 +187,8 @@ static void *upload(const void *host, size_t bytes)
 {
     struct espl_error err;
     void *device = NULL;
-    fixture_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    fixture_check(espl_cuda_upload(device, host, bytes, &err), &err);
+    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
+    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
     return device;
 }
 
@@ -218,7 +198,7 @@ void fixture_quantize(struct atom_layer *layer)
     const struct espl_cuda_quantize operands = {layer->device_halves, layer->shape.in,
                                                 layer->device_order,  layer->clip,
                                                 layer->device_x,      layer->device_nonfinite};
-    fixture_check(espl_cuda_quantize_activations(&layer->shape, &operands, NULL, &err), &err);
+    cuda_check(espl_cuda_quantize_activations(&layer->shape, &operands, NULL, &err), &err);
 }
 
 void fixture_make_layer(struct espl_rng *rng, const struct espl_quant_shape *shape,
@@ -235,12 +215,12 @@ void fixture_make_layer(struct espl_rng *rng, const struct espl_quant_shape *sha
     layer->device_halves = upload(layer->halves, shape->tokens * shape->in * sizeof *layer->halves);
     layer->device_order = upload(layer->order, shape->in * sizeof *layer->order);
     assert_true(x_bytes > 0);
-    fixture_check(espl_cuda_alloc(x_bytes, &layer->device_x, &err), &err);
-    fixture_check(espl_cuda_fill(layer->device_x, POISON, x_bytes, &err), &err);
-    fixture_check(espl_cuda_alloc(sizeof(uint64_t), &layer->device_nonfinite, &err), &err);
-    fixture_check(espl_cuda_fill(layer->device_nonfinite, ALL_ONES, sizeof(uint64_t), &err), &err);
+    cuda_check(espl_cuda_alloc(x_bytes, &layer->device_x, &err), &err);
+    cuda_check(espl_cuda_fill(layer->device_x, POISON, x_bytes, &err), &err);
+    cuda_check(espl_cuda_alloc(sizeof(uint64_t), &layer->device_nonfinite, &err), &err);
+    cuda_check(espl_cuda_fill(layer->device_nonfinite, ALL_ONES, sizeof(uint64_t), &err), &err);
     fixture_quantize(layer);
-    fixture_check(espl_cuda_quantize_check(shape, layer->device_nonfinite, &err), &err);
+    cuda_check(espl_cuda_quantize_check(shape, layer->device_nonfinite, &err), &err);
 }
 
 void fixture_free_layer(struct atom_layer *layer)

@@ -7,6 +7,7 @@
 #include "espalier/cuda_atom.h"
 #include "espalier/iebme.h"
 #include "espalier/kernels.h"
+#include "kernels/cuda_device.h"
 
 struct atom_layer {
     struct espl_quant_shape shape;
@@ -29,10 +30,6 @@ struct atom_layer {
     void *device_halves, *device_order, *device_x, *device_nonfinite;
 };
 
-/** Fails the test with the message of the error. */
-void fixture_check(enum espl_status status, const struct espl_error *err);
-/** Says loudly when there is no device. */
-bool fixture_has_device(void);
 /** n floats of n FP16 values, and back for values that FP16 has. */
 void fixture_floats_of_halves(const uint16_t *halves, size_t count, float *floats);
 uint16_t fixture_half(float value);

@@ -32,7 +32,7 @@ static struct output make_output(const struct atom_layer *layer)
     y.floats = malloc(y.halves * sizeof *y.floats);
     assert_non_null(y.host);
     assert_non_null(y.floats);
-    fixture_check(espl_cuda_alloc(y.halves * sizeof *y.host, &y.device, &err), &err);
+    cuda_check(espl_cuda_alloc(y.halves * sizeof *y.host, &y.device, &err), &err);
     return y;
 }
 
@@ -73,9 +73,9 @@ static void run_once(const struct atom_layer *layer, const struct espl_cuda_spmm
     struct espl_error err;
     const struct espl_cuda_atom_operands operands = {layer->device_x, y->device, y->stride, tokens};
     const size_t bytes = y->halves * sizeof *y->host;
-    fixture_check(espl_cuda_fill(y->device, POISON, bytes, &err), &err);
-    fixture_check(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err), &err);
-    fixture_check(espl_cuda_download(y->host, y->device, bytes, &err), &err);
+    cuda_check(espl_cuda_fill(y->device, POISON, bytes, &err), &err);
+    cuda_check(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err), &err);
+    cuda_check(espl_cuda_download(y->host, y->device, bytes, &err), &err);
     fixture_floats_of_halves(y->host, y->halves, y->floats);
 }
 
@@ -88,7 +88,7 @@ static void try_matrix(const struct atom_layer *layer, const struct espl_cuda_ma
     struct espl_cuda_spmm *spmm = NULL;
     struct output y = make_output(layer);
     struct output again = make_output(layer);
-    fixture_check(espl_cuda_spmm_create(matrix, layer->shape.tokens, wanted, &spmm, &err), &err);
+    cuda_check(espl_cuda_spmm_create(matrix, layer->shape.tokens, wanted, &spmm, &err), &err);
     run_once(layer, spmm, tokens, &y);
     expect_near(layer, &y, tokens, row_of, what);
     run_once(layer, spmm, tokens, &again);
@@ -104,8 +104,8 @@ static struct espl_cuda_matrix *upload(const struct atom_layer *layer, enum espl
     struct espl_error err;
     struct espl_cuda_matrix *matrix = NULL;
     const struct espl_cuda_atom_form form = {unit, row_of};
-    fixture_check(espl_cuda_matrix_create_atom(&layer->shape, &layer->plain, &form, &matrix, &err),
-                  &err);
+    cuda_check(espl_cuda_matrix_create_atom(&layer->shape, &layer->plain, &form, &matrix, &err),
+               &err);
     return matrix;
 }
 
@@ -147,7 +147,7 @@ static void test_shapes__near_ref(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(51, "cuda-atom", 0);
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -159,7 +159,7 @@ static void test_tokens__every_number(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(52, "cuda-atom", 0);
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t tokens = 1; tokens <= 65; tokens += tokens < 33 ? 1 : 8) {
@@ -174,7 +174,7 @@ static void test_sparsity_and_outliers__none_to_all(void **state)
     static const double levels[] = {0.0, 0.05, 0.4, 0.7, 0.95, 1.0};
     static const size_t outliers[] = {0, 1, 31, 32, 33, 128};
     struct espl_rng rng = espl_rng_stream(53, "cuda-atom", 0);
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
@@ -192,7 +192,7 @@ static void test_permutations__undone(void **state)
                                                    ESPL_IEBME_SCOPE_TILE};
     struct espl_rng rng = espl_rng_stream(54, "cuda-atom", 0);
     struct espl_error err;
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < 6; i++) {
@@ -203,9 +203,9 @@ static void test_permutations__undone(void **state)
             const int32_t *row_of = u % 2 == i % 2 ? layer.row_of : NULL;
             const struct espl_cuda_atom_form form = {units[u], row_of};
             struct espl_cuda_matrix *matrix = NULL;
-            fixture_check(espl_cuda_matrix_create_atom_iebme(&layer.shape, &layer.encoded, &form,
-                                                             &matrix, &err),
-                          &err);
+            cuda_check(espl_cuda_matrix_create_atom_iebme(&layer.shape, &layer.encoded, &form,
+                                                          &matrix, &err),
+                       &err);
             try_matrix(&layer, matrix, NULL, 8, row_of, "permuted");
             espl_cuda_matrix_destroy(matrix);
         }
@@ -223,7 +223,7 @@ static void test_cuts__near_ref(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(55, "cuda-atom", 0);
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t tokens = 7; tokens <= 25; tokens += 9) {
@@ -262,7 +262,7 @@ static void test_repeats__the_same_bits(void **state)
     struct espl_error err;
     struct atom_layer layer;
     const struct espl_quant_shape shape = {8, 3200, 1500, 128, 128, 2, 4, 4};
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shape, ESPL_IEBME_SCOPE_NONE, 0.5, 1.0F, &layer);
@@ -275,17 +275,17 @@ static void test_repeats__the_same_bits(void **state)
         uint16_t *all = malloc(launches * bytes);
         void *outputs = NULL;
         assert_non_null(all);
-        fixture_check(espl_cuda_spmm_create(matrix, 8, &wanted, &spmm, &err), &err);
+        cuda_check(espl_cuda_spmm_create(matrix, 8, &wanted, &spmm, &err), &err);
         run_once(&layer, spmm, 8, &first);
         expect_near(&layer, &first, 8, NULL, espl_iebme_areas_name(units[u % UNITS]));
-        fixture_check(espl_cuda_alloc(launches * bytes, &outputs, &err), &err);
-        fixture_check(espl_cuda_fill(outputs, POISON, launches * bytes, &err), &err);
+        cuda_check(espl_cuda_alloc(launches * bytes, &outputs, &err), &err);
+        cuda_check(espl_cuda_fill(outputs, POISON, launches * bytes, &err), &err);
         for (size_t i = 0; i < launches; i++) {
             const struct espl_cuda_atom_operands operands = {
                 layer.device_x, (uint16_t *)outputs + i * first.halves, first.stride, 8};
-            fixture_check(espl_cuda_atom_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
+            cuda_check(espl_cuda_atom_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
         }
-        fixture_check(espl_cuda_download(all, outputs, launches * bytes, &err), &err);
+        cuda_check(espl_cuda_download(all, outputs, launches * bytes, &err), &err);
         for (size_t i = 0; i < launches; i++) {
             assert_memory_equal(all + i * first.halves, first.host, bytes);
         }
@@ -305,7 +305,7 @@ static void test_no_bias_and_clone__near_ref(void **state)
     struct espl_error err;
     struct atom_layer layer;
     const struct espl_quant_shape shape = {8, 896, 40, 128, 128, 2, 4, 4};
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shape, ESPL_IEBME_SCOPE_NONE, 0.5, 1.0F, &layer);
@@ -316,7 +316,7 @@ static void test_no_bias_and_clone__near_ref(void **state)
     for (size_t u = 0; u < UNITS; u++) {
         struct espl_cuda_matrix *matrix = upload(&layer, units[u], NULL);
         struct espl_cuda_matrix *clone = NULL;
-        fixture_check(espl_cuda_matrix_clone(matrix, &clone, &err), &err);
+        cuda_check(espl_cuda_matrix_clone(matrix, &clone, &err), &err);
         assert_true(espl_cuda_matrix_bytes(clone) == espl_cuda_matrix_bytes(matrix));
         try_matrix(&layer, matrix, NULL, 8, NULL, "no bias");
         espl_cuda_matrix_destroy(matrix);
@@ -335,7 +335,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
     struct espl_cuda_matrix *matrix = NULL;
     struct espl_cuda_spmm *spmm = NULL;
     struct espl_quant_shape shape = {4, 640, 20, 128, 128, 2, 4, 4};
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shape, ESPL_IEBME_SCOPE_NONE, 0.5, 1.0F, &layer);
@@ -351,7 +351,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
     assert_int_equal(espl_cuda_matrix_create_atom(&shape, &layer.plain, &form, &matrix, &err),
                      ESPL_E_UNSUPPORTED);
     matrix = upload(&layer, ESPL_IEBME_1X1, NULL);
-    fixture_check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
+    cuda_check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
     const struct espl_cuda_atom_operands operands = {layer.device_x, layer.device_x, 19, 4};
     assert_int_equal(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err),
                      ESPL_E_UNSUPPORTED);

@@ -4,10 +4,9 @@
 #include "core/rng.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_nm.h"
-#include "espalier/cuda_probe.h"
 #include "espalier/kernels.h"
+#include "kernels/cuda_device.h"
 #include "kernels/nm_fixture.h"
-#include "support/cmocka_all.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,25 +14,6 @@
 #include <string.h>
 
 enum { POISON = 0x5A, Y_PAD = 4, MOST_CHOICES = 64 };
-
-static void check(enum espl_status status, const struct espl_error *err)
-{
-    if (status != ESPL_OK) {
-        fail_msg("%s (%s)", err->message, err->hint);
-    }
-}
-
-/* Says why nothing is tested. */
-static bool has_device(void)
-{
-    static struct espl_cuda_info info;
-    struct espl_error err;
-    if (espl_cuda_probe(&info, &err) != ESPL_OK) {
-        print_message("SKIPPED, NOT TESTED: %s\n", err.message);
-        return false;
-    }
-    return true;
-}
 
 /* One product: operands on the host and on the device. */
 struct product {
@@ -53,8 +33,8 @@ static void *to_device(const void *host, size_t bytes)
 {
     struct espl_error err;
     void *device = NULL;
-    check(espl_cuda_alloc(bytes, &device, &err), &err);
-    check(espl_cuda_upload(device, host, bytes, &err), &err);
+    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
+    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
     return device;
 }
 
@@ -93,7 +73,7 @@ static void make_product(struct espl_rng *rng, const struct espl_nm_layout *layo
     *p = (struct product){.tokens = tokens};
     int8_t *codes = nm_fixture_codes(rng, layout, fill);
     nm_fixture_encode(codes, layout, &p->packed);
-    check(espl_cuda_nm_matrix_create(&p->packed, &p->matrix, &err), &err);
+    cuda_check(espl_cuda_nm_matrix_create(&p->packed, &p->matrix, &err), &err);
     p->x = nm_fixture_bytes(rng, tokens * layout->cols, fill);
     p->operands.tokens = tokens;
     p->operands.y_stride = layout->rows + (layout->rows % 3 == 0 ? Y_PAD : 0);
@@ -102,7 +82,7 @@ static void make_product(struct espl_rng *rng, const struct espl_nm_layout *layo
     p->expected = malloc(p->y_bytes);
     assert_non_null(p->y);
     assert_non_null(p->expected);
-    check(espl_cuda_alloc(p->y_bytes, &p->device_y, &err), &err);
+    cuda_check(espl_cuda_alloc(p->y_bytes, &p->device_y, &err), &err);
     p->operands.y = p->device_y;
     upload_activations(rng, p);
     make_scales(rng, p);
@@ -139,10 +119,10 @@ static void expect(struct product *p, enum espl_nm_output output, enum espl_nm_a
                                         all_terms ? p->floats + 2 * padded : NULL,
                                         all_terms ? p->floats + padded : NULL,
                                         11.0F};
-    check(espl_backend_open("ref", 1, &ref, &err), &err);
-    check(espl_backend_ops(ref)->spmm_nm_int8(ref, &p->packed, p->x, p->tokens, &epilogue, dense,
-                                              &err),
-          &err);
+    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
+    cuda_check(espl_backend_ops(ref)->spmm_nm_int8(ref, &p->packed, p->x, p->tokens, &epilogue,
+                                                   dense, &err),
+               &err);
     espl_backend_close(ref);
     memset(p->expected, POISON, p->y_bytes);
     for (size_t t = 0; t < p->tokens; t++) {
@@ -194,11 +174,11 @@ static void run_choice(struct product *p, const struct espl_cuda_nm_choice *want
     struct espl_error err;
     struct espl_cuda_nm *nm = NULL;
     char what[80];
-    check(espl_cuda_nm_create(p->matrix, p->tokens, wanted, &nm, &err), &err);
+    cuda_check(espl_cuda_nm_create(p->matrix, p->tokens, wanted, &nm, &err), &err);
     const struct espl_cuda_nm_choice c = espl_cuda_nm_chosen(nm);
-    check(espl_cuda_fill(p->device_y, POISON, p->y_bytes, &err), &err);
-    check(espl_cuda_nm_run(nm, NULL, &p->operands, overlap, NULL, &err), &err);
-    check(espl_cuda_download(p->y, p->device_y, p->y_bytes, &err), &err);
+    cuda_check(espl_cuda_fill(p->device_y, POISON, p->y_bytes, &err), &err);
+    cuda_check(espl_cuda_nm_run(nm, NULL, &p->operands, overlap, NULL, &err), &err);
+    cuda_check(espl_cuda_download(p->y, p->device_y, p->y_bytes, &err), &err);
     (void)snprintf(what, sizeof what, "tile %ux%u, %u splits, %u tiles", c.tile_tokens, c.tile_rows,
                    c.splits, c.tiles);
     compare(p, p->y, what);
@@ -225,7 +205,7 @@ static void test_sums__all_patterns_and_tails(void **state)
                                        {100, 391, 70}, {131, 72, 18}, {208, 520, 150}};
     static const unsigned windows[] = {8, 4, 16};
     struct espl_rng rng = espl_rng_stream(51, "cuda-nm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -249,7 +229,7 @@ static void test_sums__extremes(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(52, "cuda-nm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (unsigned n = 1; n <= 8; n++) {
@@ -270,19 +250,19 @@ static void test_sums__most_columns(void **state)
     struct product p;
     struct espl_rng rng = espl_rng_stream(53, "cuda-nm", 0);
     const struct espl_nm_layout layout = {16, ESPL_NM_MAX_COLS, 8, 8, 64};
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, &layout, 16, NM_EXTREME, &p);
     memset(p.packed.values, 0x80, p.packed.value_bytes);
     struct espl_nm_sizes sizes;
-    check(espl_nm_sizes_of(&layout, &sizes, &err), &err);
+    cuda_check(espl_nm_sizes_of(&layout, &sizes, &err), &err);
     for (size_t row = 0; row < 16; row++) { /* the one column beyond the matrix */
         p.packed.values[espl_nm_value_at(&layout, &sizes, row, 131071 / 8, 7)] = 0;
     }
     memset(p.x, 0x80, 16 * layout.cols);
     espl_cuda_nm_matrix_destroy(p.matrix);
-    check(espl_cuda_nm_matrix_create(&p.packed, &p.matrix, &err), &err);
+    cuda_check(espl_cuda_nm_matrix_create(&p.packed, &p.matrix, &err), &err);
     espl_cuda_free(p.device_x);
     upload_activations(&rng, &p);
     expect(&p, ESPL_NM_INT32, ESPL_NM_LINEAR, false);
@@ -298,7 +278,7 @@ static void test_outputs__every_epilogue(void **state)
     (void)state;
     static const size_t shapes[][3] = {{64, 256, 33}, {101, 200, 17}, {384, 768, 20}};
     struct espl_rng rng = espl_rng_stream(54, "cuda-nm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -328,12 +308,12 @@ static void test_operands__refused(void **state)
     struct espl_cuda_nm *nm = NULL;
     struct espl_rng rng = espl_rng_stream(55, "cuda-nm", 0);
     const struct espl_nm_layout layout = {64, 250, 2, 8, 16};
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, &layout, 16, NM_FULL_RANGE, &p);
     expect(&p, ESPL_NM_FP16, ESPL_NM_LINEAR, true);
-    check(espl_cuda_nm_create(p.matrix, 16, NULL, &nm, &err), &err);
+    cuda_check(espl_cuda_nm_create(p.matrix, 16, NULL, &nm, &err), &err);
     for (unsigned k = 0; k < 8; k++) {
         struct espl_cuda_nm_operands wrong = p.operands;
         wrong.tokens = k == 0 ? 0 : k == 1 ? 17 : wrong.tokens;
@@ -405,7 +385,7 @@ static void test_overlap__waits_for_activations(void **state)
     struct espl_rng rng = espl_rng_stream(57, "cuda-nm", 0);
     const struct espl_nm_layout wide = {512, 1024, 4, 8, 16};
     const struct espl_nm_layout narrow = {128, 512, 2, 8, 16};
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, &wide, 200, NM_FULL_RANGE, &first);
@@ -416,14 +396,14 @@ static void test_overlap__waits_for_activations(void **state)
     expect(&second, ESPL_NM_INT32, ESPL_NM_LINEAR, false);
     second.operands.x = first.device_y;
     second.operands.x_stride = 512;
-    check(espl_cuda_nm_create(first.matrix, 200, NULL, &nm[0], &err), &err);
-    check(espl_cuda_nm_create(second.matrix, 200, NULL, &nm[1], &err), &err);
+    cuda_check(espl_cuda_nm_create(first.matrix, 200, NULL, &nm[0], &err), &err);
+    cuda_check(espl_cuda_nm_create(second.matrix, 200, NULL, &nm[1], &err), &err);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        check(espl_cuda_fill(first.device_y, POISON, first.y_bytes, &err), &err);
-        check(espl_cuda_fill(second.device_y, POISON, second.y_bytes, &err), &err);
-        check(espl_cuda_nm_run(nm[0], NULL, &first.operands, true, NULL, &err), &err);
-        check(espl_cuda_nm_run(nm[1], NULL, &second.operands, true, NULL, &err), &err);
-        check(espl_cuda_download(second.y, second.device_y, second.y_bytes, &err), &err);
+        cuda_check(espl_cuda_fill(first.device_y, POISON, first.y_bytes, &err), &err);
+        cuda_check(espl_cuda_fill(second.device_y, POISON, second.y_bytes, &err), &err);
+        cuda_check(espl_cuda_nm_run(nm[0], NULL, &first.operands, true, NULL, &err), &err);
+        cuda_check(espl_cuda_nm_run(nm[1], NULL, &second.operands, true, NULL, &err), &err);
+        cuda_check(espl_cuda_download(second.y, second.device_y, second.y_bytes, &err), &err);
         compare(&second, second.y, "second of two");
     }
     espl_cuda_nm_destroy(nm[0]);
@@ -441,16 +421,16 @@ static void stress(struct product *p, const struct espl_cuda_nm_choice *wanted)
     uint8_t *all = malloc(BATCH * p->y_bytes);
     void *device = NULL;
     assert_non_null(all);
-    check(espl_cuda_alloc(BATCH * p->y_bytes, &device, &err), &err);
-    check(espl_cuda_nm_create(p->matrix, p->tokens, wanted, &nm, &err), &err);
+    cuda_check(espl_cuda_alloc(BATCH * p->y_bytes, &device, &err), &err);
+    cuda_check(espl_cuda_nm_create(p->matrix, p->tokens, wanted, &nm, &err), &err);
     for (unsigned round = 0; round < LAUNCHES / BATCH; round++) {
-        check(espl_cuda_fill(device, POISON, BATCH * p->y_bytes, &err), &err);
+        cuda_check(espl_cuda_fill(device, POISON, BATCH * p->y_bytes, &err), &err);
         for (size_t i = 0; i < BATCH; i++) {
             struct espl_cuda_nm_operands operands = p->operands;
             operands.y = (uint8_t *)device + i * p->y_bytes;
-            check(espl_cuda_nm_run(nm, NULL, &operands, i % 2 != 0, own_stream, &err), &err);
+            cuda_check(espl_cuda_nm_run(nm, NULL, &operands, i % 2 != 0, own_stream, &err), &err);
         }
-        check(espl_cuda_download(all, device, BATCH * p->y_bytes, &err), &err);
+        cuda_check(espl_cuda_download(all, device, BATCH * p->y_bytes, &err), &err);
         for (size_t i = 0; i < BATCH; i++) {
             compare(p, all + i * p->y_bytes, "under store load");
         }
@@ -471,7 +451,7 @@ static void test_stress__200_launches_under_store_load(void **state)
     struct noise noise = {.stop = false};
     struct espl_rng rng = espl_rng_stream(56, "cuda-nm", 0);
     const struct espl_nm_layout store = {2048, 64, 1, 8, 16};
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, &store, 4096, NM_FULL_RANGE, &noise.p);

@@ -108,7 +108,7 @@ static void expect_same_codes(const struct atom_layer *layer)
     uint8_t *host = malloc(bytes);
     assert_non_null(host);
     assert_int_equal(bytes % p.bytes, 0);
-    fixture_check(espl_cuda_download(host, layer->device_x, bytes, &err), &err);
+    cuda_check(espl_cuda_download(host, layer->device_x, bytes, &err), &err);
     for (size_t t = 0; t < bytes / p.bytes * TOKENS; t++) {
         const uint8_t *tile = host + t / TOKENS * p.bytes;
         if (t < layer->shape.tokens) {
@@ -133,7 +133,7 @@ static void test_codes__those_of_ref(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(41, "cuda-quantize", 0);
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -152,18 +152,18 @@ static void test_zeros_and_no_order__those_of_ref(void **state)
     struct atom_layer layer;
     struct espl_error err;
     struct espl_backend *ref = NULL;
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shapes[1], ESPL_IEBME_SCOPE_NONE, 0.5, 0.9F, &layer);
     const size_t count = layer.shape.tokens * layer.shape.in;
     memset(layer.halves, 0, layer.shape.in * sizeof *layer.halves); /* a token of zeros */
     fixture_floats_of_halves(layer.halves, count, layer.x);
-    fixture_check(espl_cuda_upload(layer.device_halves, layer.halves, 2 * count, &err), &err);
-    fixture_check(espl_backend_open("ref", 1, &ref, &err), &err);
-    fixture_check(espl_backend_ops(ref)->quantize_act(ref, &layer.shape, layer.x, NULL, layer.clip,
-                                                      &layer.a, &err),
-                  &err);
+    cuda_check(espl_cuda_upload(layer.device_halves, layer.halves, 2 * count, &err), &err);
+    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
+    cuda_check(espl_backend_ops(ref)->quantize_act(ref, &layer.shape, layer.x, NULL, layer.clip,
+                                                   &layer.a, &err),
+               &err);
     espl_backend_close(ref);
     espl_cuda_free(layer.device_order);
     layer.device_order = NULL;
@@ -180,7 +180,7 @@ static void test_nonfinite__named_as_ref_names_it(void **state)
     struct espl_error err;
     struct espl_error wanted;
     struct espl_backend *ref = NULL;
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shapes[5], ESPL_IEBME_SCOPE_NONE, 0.5, 1.0F, &layer);
@@ -189,10 +189,10 @@ static void test_nonfinite__named_as_ref_names_it(void **state)
     layer.halves[20 * in + 700] = 0xFC00; /* -infinity */
     layer.halves[20 * in + 899] = 0x7C00;
     fixture_floats_of_halves(layer.halves, layer.shape.tokens * in, layer.x);
-    fixture_check(
+    cuda_check(
         espl_cuda_upload(layer.device_halves, layer.halves, layer.shape.tokens * in * 2, &err),
         &err);
-    fixture_check(espl_backend_open("ref", 1, &ref, &err), &err);
+    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
     assert_int_equal(espl_backend_ops(ref)->quantize_act(ref, &layer.shape, layer.x, layer.order,
                                                          1.0F, &layer.a, &wanted),
                      ESPL_E_NUMERIC);
@@ -210,7 +210,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
     struct espl_rng rng = espl_rng_stream(44, "cuda-quantize", 0);
     struct atom_layer layer;
     struct espl_error err;
-    if (!fixture_has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     fixture_make_layer(&rng, &shapes[1], ESPL_IEBME_SCOPE_NONE, 0.5, 1.0F, &layer);

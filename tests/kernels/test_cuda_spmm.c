@@ -3,35 +3,15 @@
  * machines without a CUDA device. */
 #include "core/codes.h"
 #include "espalier/cuda_memory.h"
-#include "espalier/cuda_probe.h"
 #include "espalier/cuda_spmm.h"
 #include "espalier/kernels.h"
+#include "kernels/cuda_device.h"
 #include "kernels/iebme_fixture.h"
-#include "support/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { POISON = 0x5A, POISON_WORD = 0x5A5A5A5A, Y_PAD = 3 };
-
-static void check(enum espl_status status, const struct espl_error *err)
-{
-    if (status != ESPL_OK) {
-        fail_msg("%s (%s)", err->message, err->hint);
-    }
-}
-
-/* Says why nothing is tested. */
-static bool has_device(void)
-{
-    static struct espl_cuda_info info;
-    struct espl_error err;
-    if (espl_cuda_probe(&info, &err) != ESPL_OK) {
-        print_message("SKIPPED, NOT TESTED: %s\n", err.message);
-        return false;
-    }
-    return true;
-}
 
 /* One product: weights and activations on the host, expected sums, operands on the device. */
 struct product {
@@ -66,10 +46,10 @@ static void compute_expected(struct product *p)
         ones[i] = 1.0F;
     }
     espl_codes_pack(p->codes, p->rows, p->cols, 4, packed);
-    check(espl_backend_open("ref", 1, &ref, &err), &err);
+    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
     const struct espl_quant_activations a = {p->x, ones, NULL, NULL};
     const struct espl_quant_weights w = {packed, ones, NULL, NULL, NULL};
-    check(espl_backend_ops(ref)->gemm_w4a4(ref, &shape, &a, &w, y, &err), &err);
+    cuda_check(espl_backend_ops(ref)->gemm_w4a4(ref, &shape, &a, &w, y, &err), &err);
     for (size_t i = 0; i < p->tokens * p->rows; i++) {
         p->expected[i] = (int32_t)y[i];
     }
@@ -83,12 +63,13 @@ static void upload_activations(struct product *p)
 {
     struct espl_error err;
     void *codes = NULL;
-    check(espl_cuda_alloc(p->tokens * p->cols, &codes, &err), &err);
-    check(espl_cuda_alloc(espl_cuda_activation_bytes(p->tokens, p->cols), &p->device_x, &err),
-          &err);
-    check(espl_cuda_upload(codes, p->x, p->tokens * p->cols, &err), &err);
-    check(espl_cuda_pack_activations(codes, p->tokens, p->cols, p->device_x, NULL, &err), &err);
-    check(espl_cuda_synchronize(&err), &err);
+    cuda_check(espl_cuda_alloc(p->tokens * p->cols, &codes, &err), &err);
+    cuda_check(espl_cuda_alloc(espl_cuda_activation_bytes(p->tokens, p->cols), &p->device_x, &err),
+               &err);
+    cuda_check(espl_cuda_upload(codes, p->x, p->tokens * p->cols, &err), &err);
+    cuda_check(espl_cuda_pack_activations(codes, p->tokens, p->cols, p->device_x, NULL, &err),
+               &err);
+    cuda_check(espl_cuda_synchronize(&err), &err);
     espl_cuda_free(codes);
     p->operands.x = p->device_x;
 }
@@ -105,7 +86,7 @@ static void make_product(struct espl_rng *rng, size_t rows, size_t cols, size_t 
     assert_non_null(p->expected);
     assert_non_null(p->y);
     compute_expected(p);
-    check(espl_cuda_alloc(tokens * (rows + Y_PAD) * sizeof *p->y, &p->device_y, &err), &err);
+    cuda_check(espl_cuda_alloc(tokens * (rows + Y_PAD) * sizeof *p->y, &p->device_y, &err), &err);
     p->operands = (struct espl_cuda_spmm_operands){
         .y = p->device_y, .y_stride = rows + Y_PAD, .tokens = tokens};
     upload_activations(p);
@@ -142,9 +123,9 @@ static void run_once(struct product *p, const struct espl_cuda_spmm *spmm, size_
 {
     struct espl_error err;
     p->operands.tokens = tokens;
-    check(espl_cuda_fill(p->device_y, POISON, y_bytes(p), &err), &err);
-    check(espl_cuda_spmm_run(spmm, NULL, &p->operands, false, NULL, &err), &err);
-    check(espl_cuda_download(p->y, p->device_y, y_bytes(p), &err), &err);
+    cuda_check(espl_cuda_fill(p->device_y, POISON, y_bytes(p), &err), &err);
+    cuda_check(espl_cuda_spmm_run(spmm, NULL, &p->operands, false, NULL, &err), &err);
+    cuda_check(espl_cuda_download(p->y, p->device_y, y_bytes(p), &err), &err);
     expect_sums(p, tokens, what);
 }
 
@@ -153,8 +134,8 @@ static struct espl_cuda_matrix *upload_bits(const struct product *p, unsigned bi
     struct espl_error err;
     struct espl_dense_device device = {.data = NULL};
     struct espl_cuda_matrix *out = NULL;
-    check(espl_dense_device_encode(p->codes, p->rows, p->cols, bits, &device, &err), &err);
-    check(espl_cuda_matrix_create_dense(&device, &out, &err), &err);
+    cuda_check(espl_dense_device_encode(p->codes, p->rows, p->cols, bits, &device, &err), &err);
+    cuda_check(espl_cuda_matrix_create_dense(&device, &out, &err), &err);
     espl_dense_device_free(&device);
     return out;
 }
@@ -182,8 +163,8 @@ static struct espl_cuda_matrix *upload_form(const struct product *p, const struc
         return upload_bits(p, 4);
     }
     fixture_encode(p->codes, &layout, NULL, &plan, &matrix);
-    check(espl_iebme_device_encode(&matrix, form->unit, SLICE, &device, &err), &err);
-    check(espl_cuda_matrix_create_iebme(&device, &out, &err), &err);
+    cuda_check(espl_iebme_device_encode(&matrix, form->unit, SLICE, &device, &err), &err);
+    cuda_check(espl_cuda_matrix_create_iebme(&device, &out, &err), &err);
     espl_iebme_matrix_free(&matrix);
     espl_iebme_device_free(&device);
     return out;
@@ -194,7 +175,7 @@ static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
 {
     struct espl_error err;
     struct espl_cuda_spmm *spmm = NULL;
-    check(espl_cuda_spmm_create(matrix, p->tokens, wanted, &spmm, &err), &err);
+    cuda_check(espl_cuda_spmm_create(matrix, p->tokens, wanted, &spmm, &err), &err);
     run_once(p, spmm, tokens, what);
     run_once(p, spmm, tokens, what); /* the work space is as it was */
     espl_cuda_spmm_destroy(spmm);
@@ -215,7 +196,7 @@ static void test_sizes__same_integers_as_ref(void **state)
     static const size_t shapes[][2] = {{1, 1},      {16, 512},  {17, 513},   {33, 100},  {40, 1287},
                                        {300, 2048}, {70, 5000}, {2200, 640}, {130, 4608}};
     struct espl_rng rng = espl_rng_stream(21, "cuda-spmm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -230,7 +211,7 @@ static void test_tokens__every_number(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(22, "cuda-spmm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t tokens = 1; tokens <= 65; tokens += tokens < 33 ? 1 : 8) {
@@ -247,7 +228,7 @@ static void test_sparsity__none_to_all(void **state)
     (void)state;
     static const double levels[] = {0.0, 0.05, 0.3, 0.4, 0.5, 0.7, 0.95, 1.0};
     struct espl_rng rng = espl_rng_stream(23, "cuda-spmm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
@@ -264,7 +245,7 @@ static void test_uneven__full_and_empty_chunks(void **state)
     (void)state;
     struct espl_rng rng = espl_rng_stream(24, "cuda-spmm", 0);
     struct product p;
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, 400, 2048, 8, 4, 0.0, &p);
@@ -284,7 +265,7 @@ static void test_bits__2_3_and_4_dense(void **state)
     (void)state;
     static const size_t counts[] = {1, 8, 9, 17, 40};
     struct espl_rng rng = espl_rng_stream(25, "cuda-spmm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (unsigned bits = 2; bits <= 4; bits++) {
@@ -309,7 +290,7 @@ static void test_cuts__do_not_change_the_result(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(26, "cuda-spmm", 0);
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     for (size_t tokens = 7; tokens <= 27; tokens += 10) {
@@ -346,7 +327,7 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
     struct espl_rng rng = espl_rng_stream(27, "cuda-spmm", 0);
     struct espl_error err;
     struct product p;
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, 1500, 3072, 8, 4, 0.5, &p);
@@ -355,17 +336,18 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
         struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
         struct espl_cuda_spmm *spmm = NULL;
         void *outputs = NULL;
-        check(espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err), &err);
-        check(espl_cuda_alloc(launches * y_bytes(&p), &outputs, &err), &err);
-        check(espl_cuda_fill(outputs, POISON, launches * y_bytes(&p), &err), &err);
+        cuda_check(espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err), &err);
+        cuda_check(espl_cuda_alloc(launches * y_bytes(&p), &outputs, &err), &err);
+        cuda_check(espl_cuda_fill(outputs, POISON, launches * y_bytes(&p), &err), &err);
         for (size_t i = 0; i < launches; i++) {
             struct espl_cuda_spmm_operands operands = p.operands;
             operands.y = (int32_t *)outputs + i * y_bytes(&p) / sizeof(int32_t);
-            check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
+            cuda_check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
         }
         for (size_t i = 0; i < launches; i++) {
-            check(espl_cuda_download(p.y, (char *)outputs + i * y_bytes(&p), y_bytes(&p), &err),
-                  &err);
+            cuda_check(
+                espl_cuda_download(p.y, (char *)outputs + i * y_bytes(&p), y_bytes(&p), &err),
+                &err);
             expect_sums(&p, p.tokens, forms[f].name);
         }
         espl_cuda_free(outputs);
@@ -382,14 +364,14 @@ static void test_refusals__say_what_does_not_fit(void **state)
     struct espl_error err;
     struct product p;
     struct espl_cuda_spmm *spmm = NULL;
-    if (!has_device()) {
+    if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, 20, 600, 4, 4, 0.5, &p);
     struct espl_cuda_matrix *matrix = upload_form(&p, &forms[0]);
     const struct espl_cuda_spmm_choice too_many = {.warps = 17};
     assert_int_equal(espl_cuda_spmm_create(matrix, 4, &too_many, &spmm, &err), ESPL_E_UNSUPPORTED);
-    check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
+    cuda_check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
     struct espl_cuda_spmm_operands operands = p.operands;
     operands.tokens = 5;
     assert_int_equal(espl_cuda_spmm_run(spmm, NULL, &operands, false, NULL, &err),

@@ -3,10 +3,7 @@
 #include "report/bench_figures.h"
 #include "report/report.h"
 
-#include "engine/run_record.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
-#include "xml_check.h"
+#include "rendered_report.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -125,12 +122,7 @@ static void test_boxes__places_by_hand(void **state)
 
 static void render(const char *layer_metrics, struct espl_buf *out)
 {
-    char folder[ESPL_PATH_MAX];
-    char path[ESPL_PATH_MAX];
-    char message[256] = "";
     char text[8192];
-    struct espl_store store;
-    struct espl_error err = {0};
     (void)snprintf(
         text, sizeof text,
         "{\"schema\": \"espalier.run/1\", \"run_id\": \"%s\", \"job\": \"s\", \"status\": \"ok\", "
@@ -138,20 +130,7 @@ static void render(const char *layer_metrics, struct espl_buf *out)
         "\"deploy-bench\", \"key\": \"aa\", \"state\": \"done\", \"inputs\": [], \"metrics\": {}, "
         "\"volatile_metrics\": {\"copy_bytes_per_second\": 1e12}, \"layer_metrics\": %s}]}",
         run_id, layer_metrics);
-    temp_folder_make(folder);
-    espl_buf_init(out, ESPL_REPORT_MAX_BYTES);
-    assert_int_equal(espl_store_open(folder, &store, NULL), ESPL_OK);
-    assert_int_equal(espl_run_path(&store, run_id, NULL, path, NULL), ESPL_OK);
-    assert_int_equal(espl_fs_make_dirs(path, NULL), ESPL_OK);
-    assert_int_equal(espl_run_path(&store, run_id, "run.json", path, NULL), ESPL_OK);
-    assert_int_equal(espl_fs_write_file(path, text, strlen(text), NULL), ESPL_OK);
-    if (espl_report_render(&store, run_id, NULL, out, &err) != ESPL_OK) {
-        fail_msg("%s", err.message);
-    }
-    if (!xml_check(espl_buf_text(out), out->len, message)) {
-        fail_msg("%s", message);
-    }
-    temp_folder_remove(folder);
+    report_page(run_id, text, out);
 }
 
 static void test_report__draws_each_with_its_table(void **state)

@@ -1,10 +1,7 @@
 /* The report's trajectory and Pareto front of a search, from a run record made by hand. */
 #include "report/report.h"
 
-#include "engine/run_record.h"
-#include "support/cmocka_all.h"
-#include "support/temp_folder.h"
-#include "xml_check.h"
+#include "rendered_report.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -26,34 +23,11 @@ static const char record[] =
     "{\"series\": \"kept_of_8\", \"layer\": 0, \"module\": \"blocks.0.attn.qkv\", \"value\": 3}"
     "]}]}";
 
-static void render(const char *text, struct espl_buf *out)
-{
-    char folder[ESPL_PATH_MAX];
-    char path[ESPL_PATH_MAX];
-    char message[256] = "";
-    struct espl_store store;
-    struct espl_error err = {0};
-    temp_folder_make(folder);
-    espl_buf_init(out, ESPL_REPORT_MAX_BYTES);
-    assert_int_equal(espl_store_open(folder, &store, NULL), ESPL_OK);
-    assert_int_equal(espl_run_path(&store, run_id, NULL, path, NULL), ESPL_OK);
-    assert_int_equal(espl_fs_make_dirs(path, NULL), ESPL_OK);
-    assert_int_equal(espl_run_path(&store, run_id, "run.json", path, NULL), ESPL_OK);
-    assert_int_equal(espl_fs_write_file(path, text, strlen(text), NULL), ESPL_OK);
-    if (espl_report_render(&store, run_id, NULL, out, &err) != ESPL_OK) {
-        fail_msg("%s", err.message);
-    }
-    if (!xml_check(espl_buf_text(out), out->len, message)) {
-        fail_msg("%s", message);
-    }
-    temp_folder_remove(folder);
-}
-
 static void test_search__draws_both_curves_once(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render(record, &out);
+    report_page(run_id, record, &out);
     const char *page = espl_buf_text(&out);
     assert_non_null(strstr(page, "<h3>Trajectory of the search, stage find</h3>"));
     assert_non_null(strstr(page, "<h3>Pareto front of the search, stage find</h3>"));
@@ -78,7 +52,7 @@ static void test_search__nothing_without_one(void **state)
     for (char *at = text; (at = strstr(at, "\"front\"")) != NULL; at++) {
         memcpy(at, "\"fronx\"", strlen("\"fronx\""));
     }
-    render(text, &out);
+    report_page(run_id, text, &out);
     assert_null(strstr(espl_buf_text(&out), "of the search"));
     espl_buf_free(&out);
 }
