@@ -130,7 +130,7 @@ static json_t *cost_json(size_t shapes, const json_t *runs, double unit)
     return json_pack("{s:O, s:o, s:o}", "spread", raw, "raw", raw, "measured", measured);
 }
 
-void search_write_table(struct prune_fixture *fixture, size_t runs, bool energy,
+void search_write_table(struct prune_fixture *fixture, size_t runs, bool energy, const char *kernel,
                         char path[ESPL_PATH_MAX])
 {
     static const char *const modules[] = {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"};
@@ -159,7 +159,7 @@ void search_write_table(struct prune_fixture *fixture, size_t runs, bool energy,
     }
     json_t *table = json_pack("{s:s, s:s, s:i, s:i, s:i, s:[s], s:o, s:o, s:o, s:o}", "schema",
                               "espalier.latency/1", "device", "x; dev", "batch", 1, "m", 8,
-                              "vector", 1, "kernels", "made-up", "shapes", shapes, "layers", layers,
+                              "vector", 1, "kernels", kernel, "shapes", shapes, "layers", layers,
                               "runs", listed, "latency", cost_json(SHAPES, listed, 1e-4));
     assert_non_null(table);
     if (energy) {

@@ -33,9 +33,9 @@ struct search_run {
 
 /** Publishes the model 'a' and the pictures 'b'. */
 void search_fixture_open_stage(struct prune_fixture *fixture);
-/** Writes a latency table of `seconds` per kept weight for the model to a new file, for device
- * "dev". runs: measured whole passes (0 = none); energy: with a made-up energy. */
-void search_write_table(struct prune_fixture *fixture, size_t runs, bool energy,
+/** Writes a latency table with one kernel for the model to a new file, for device "dev". runs:
+ *  measured whole passes (0 = none); energy: with a made-up energy. */
+void search_write_table(struct prune_fixture *fixture, size_t runs, bool energy, const char *kernel,
                         char path[ESPL_PATH_MAX]);
 void search_run_stage(struct prune_fixture *fixture, const struct search_run *run,
                       struct search_result *result);

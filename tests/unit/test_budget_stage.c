@@ -5,6 +5,7 @@
 #include "search_stage_fixture.h"
 
 #include "stages/budget_search/budget_params.h"
+#include "stages/latency_profile/nm_stack.h"
 #include "stages/registry.h"
 
 #include <math.h>
@@ -24,6 +25,7 @@ struct setup {
     struct espl_budget_params params;
     int64_t pictures[2];
     const char *metrics[2];
+    const char *kernel; /* of the latency table */
 };
 
 static void expect(const struct search_result *result, enum espl_status status, const char *text)
@@ -65,7 +67,7 @@ static void profile(struct setup *setup, size_t runs, bool energy, bool allow_fo
     struct latency_head head;
     assert_true(espl_stage_latency_profile.params_size <= sizeof params);
     search_default_params(&espl_stage_latency_profile, setup->arena, params);
-    search_write_table(&setup->fixture, runs, energy, path);
+    search_write_table(&setup->fixture, runs, energy, setup->kernel, path);
     memcpy(&head, params, sizeof head);
     head.table = path;
     head.allow_foreign = allow_foreign;
@@ -79,10 +81,11 @@ static void profile(struct setup *setup, size_t runs, bool energy, bool allow_fo
     search_run_stage(&setup->fixture, &run, result);
 }
 
-static void open_setup(struct setup *setup, size_t runs, bool energy)
+static void open_setup_for(struct setup *setup, size_t runs, bool energy, const char *kernel)
 {
     struct search_result result;
     memset(setup, 0, sizeof *setup);
+    setup->kernel = kernel;
     setup->arena = espl_arena_create((size_t)1 << 20);
     search_fixture_open_stage(&setup->fixture);
     make_supernet(setup);
@@ -98,6 +101,11 @@ static void open_setup(struct setup *setup, size_t runs, bool energy)
     setup->params.metrics = (struct espl_list){1, setup->metrics};
     setup->params.generations = GENERATIONS;
     setup->params.speedup = 1.6;
+}
+
+static void open_setup(struct setup *setup, size_t runs, bool energy)
+{
+    open_setup_for(setup, runs, energy, "made-up");
 }
 
 static void close_setup(struct setup *setup)
@@ -246,6 +254,26 @@ static void test_search__measures_what_it_chose(void **state)
     close_setup(&setup);
 }
 
+/* Costs that are said to be of this machine's kernel, but of hundreds of microseconds where the
+ * tiny model takes a few: every finalist's error is known but for its size. */
+static void test_search__measures_the_runners_up(void **state)
+{
+    (void)state;
+    struct setup setup;
+    struct search_result result;
+    open_setup_for(&setup, 40, false, espl_nm_kernel_names[0]);
+    search(&setup, 'c', "z; dev", &result);
+    assert_int_equal(result.status, ESPL_OK);
+    const double error = search_metric(&result, "latency_prediction_error");
+    const double worst = search_metric(&result, "latency_prediction_worst_error");
+    const double finalists = search_metric(&result, "finalists_measured");
+    assert_true(finalists >= 2.0 && finalists <= 3.0);
+    assert_true(error > 1.0 && worst >= error);
+    assert_null(json_object_get(result.metrics, "finalists_measured")); /* not stored */
+    search_result_free(&result);
+    close_setup(&setup);
+}
+
 /* As if the process had died after each generation in turn. */
 static void test_search__resumes_to_the_same_bytes(void **state)
 {
@@ -371,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search__finds_a_model_within_budget),
         cmocka_unit_test(test_search__measures_what_it_chose),
+        cmocka_unit_test(test_search__measures_the_runners_up),
         cmocka_unit_test(test_search__resumes_to_the_same_bytes),
         cmocka_unit_test(test_search__both_budgets),
         cmocka_unit_test(test_search__refuses_an_unsafe_predictor),
