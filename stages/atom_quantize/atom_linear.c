@@ -145,6 +145,36 @@ static void scale_range(const struct espl_quant_linear *linear, struct espl_atom
     }
 }
 
+size_t espl_atom_error_rows(size_t rows, size_t cols)
+{
+    const uint64_t most_products = (uint64_t)1 << 34; /* of weights and Hessian: about a second */
+    const size_t fewest = 256;                        /* rows of equal kind: within 1 % or so */
+    const size_t affordable = (size_t)(most_products / cols / cols);
+    const size_t sampled = affordable > fewest ? affordable : fewest;
+    return rows < sampled ? rows : sampled;
+}
+
+/* Of large matrices that are rounded the error is that of some rows, evenly spread: all of them
+ * would take many times what the rounding takes. GPTQ takes as long itself, so there all count.
+ * Changes ordered->w and ->spare. */
+static enum espl_status measure_error(const struct espl_atom_task *task, struct ordered *ordered,
+                                      double *relative, struct espl_error *err)
+{
+    const size_t count =
+        task->factor != NULL ? task->rows : espl_atom_error_rows(task->rows, task->cols);
+    double absolute = 0.0;
+    for (size_t i = 0; count < task->rows && i < count; i++) {
+        const size_t row =
+            (size_t)((uint64_t)i * task->rows / count); /* >= i: read before written */
+        memmove(ordered->w + i * task->cols, ordered->w + row * task->cols,
+                task->cols * sizeof(float));
+        memmove(ordered->spare + i * task->cols, ordered->spare + row * task->cols,
+                task->cols * sizeof(float));
+    }
+    return espl_output_error(count, task->cols, ordered->w, ordered->spare, task->hessian,
+                             task->threads, &absolute, relative, err);
+}
+
 enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
                                     struct espl_atom_result *result, struct espl_error *err)
 {
@@ -152,7 +182,6 @@ enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
     struct ordered ordered = {0};
     struct espl_quantised quantised = {0};
     struct espl_atom_counts counts = {0};
-    double absolute = 0.0;
     *result = (struct espl_atom_result){0};
     /* Before anything moves: the message names row and column of the model. */
     enum espl_status status = espl_weights_check_finite(&shape, task->w, err);
@@ -173,8 +202,7 @@ enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
     }
     if (status == ESPL_OK) {
         espl_quantised_dequantise(&quantised, ordered.spare);
-        status = espl_output_error(task->rows, task->cols, ordered.w, ordered.spare, task->hessian,
-                                   task->threads, &absolute, &result->error, err);
+        status = measure_error(task, &ordered, &result->error, err);
     }
     if (status == ESPL_OK) {
         status = store(task, &quantised, &ordered, &result->linear, err);

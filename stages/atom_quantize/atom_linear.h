@@ -23,7 +23,7 @@ struct espl_atom_task {
 
 struct espl_atom_result {
     struct espl_quant_linear linear; /* owned */
-    double error;                    /* output error relative to the output, by the Hessian */
+    double error; /* output error relative to the output, by the Hessian; espl_atom_error_rows() */
     float smallest_scale, largest_scale;
 };
 
@@ -32,6 +32,10 @@ struct espl_atom_result {
  *  stay 0; NOMEM, JOB. */
 enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
                                     struct espl_atom_result *result, struct espl_error *err);
+
+/** Rows that the output error of a matrix rounded to nearest is measured on: all, or as many evenly
+ *  spread ones as need 2^34 multiplications by the Hessian, at least 256. */
+size_t espl_atom_error_rows(size_t rows, size_t cols);
 
 /** What the stored form of a linear holds. */
 struct espl_atom_counts {

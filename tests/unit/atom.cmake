@@ -5,6 +5,7 @@ espl_unit_test(test_atom_robust LINK espl_stages TIMEOUT 300
                SOURCES quant_fixture.c prune_fixture.c)
 espl_unit_test(test_atom_reorder LINK espl_stages
                SOURCES quant_fixture.c prune_fixture.c golden_data.c)
+espl_unit_test(test_atom_linear LINK espl_stages)
 espl_unit_test(test_atom_export LINK espl_stages SOURCES quant_fixture.c prune_fixture.c)
 espl_unit_test(test_quantised_model LINK espl_stages SOURCES prune_fixture.c)
 espl_unit_test(test_atom_plan LINK espl_stages SOURCES plan_fixture.c prune_fixture.c)
