@@ -2,8 +2,10 @@
  * that was measured elsewhere, and fits the predictor of the whole. */
 #include "engine/stage.h"
 #include "core/fs.h"
+#include "eval/energy/meter.h"
 #include "eval/vision.h"
 #include "model/model.h"
+#include "stages/latency_profile/latency_energy.h"
 #include "stages/latency_profile/latency_measure.h"
 
 #include <math.h>
@@ -17,6 +19,8 @@ struct latency_params {
     int64_t batch, m, vector, threads, repeats, runs, run_repeats;
     int gamma; /* enum espl_gamma_mode */
     double ridge, max_error;
+    int energy; /* index into espl_latency_meters */
+    double energy_run, energy_idle, energy_interval;
 };
 
 static const struct espl_param params_table[] = {
@@ -116,6 +120,39 @@ static const struct espl_param params_table[] = {
      .min = 1e-6,
      .max = 10.0,
      .offset = offsetof(struct latency_params, max_error)},
+    {.name = "energy",
+     .help = "measure energy, too, with this meter (docs/energy.md); auto: ina3221, else rapl",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .default_text = "none",
+     .choices = espl_latency_meters,
+     .offset = offsetof(struct latency_params, energy)},
+    {.name = "energy_run",
+     .help = "how long each table entry and each pass is repeated for its energy: 100 readings are "
+             "the least that counts",
+     .unit = "",
+     .type = ESPL_PARAM_DURATION,
+     .default_text = "10s",
+     .min = 0.1,
+     .max = 3600.0,
+     .offset = offsetof(struct latency_params, energy_run)},
+    {.name = "energy_idle",
+     .help =
+         "idle time before and after each, whose power is subtracted: 20 readings are the least",
+     .unit = "",
+     .type = ESPL_PARAM_DURATION,
+     .default_text = "5s",
+     .min = 0.1,
+     .max = 3600.0,
+     .offset = offsetof(struct latency_params, energy_idle)},
+    {.name = "energy_interval",
+     .help = "time between readings of the meter",
+     .unit = "",
+     .type = ESPL_PARAM_DURATION,
+     .default_text = "50ms",
+     .min = 0.001,
+     .max = 1.0,
+     .offset = offsetof(struct latency_params, energy_interval)},
     {.name = NULL},
 };
 
@@ -137,6 +174,14 @@ static struct espl_latency_plan make_plan(const struct latency_params *params)
                                       .repeats = (size_t)params->repeats,
                                       .runs = (size_t)params->runs,
                                       .run_repeats = (size_t)params->run_repeats};
+}
+
+static struct espl_latency_energy_plan make_energy_plan(const struct latency_params *params)
+{
+    return (struct espl_latency_energy_plan){.meter = params->energy,
+                                             .run_s = params->energy_run,
+                                             .idle_s = params->energy_idle,
+                                             .interval_s = params->energy_interval};
 }
 
 static enum espl_status plan_measuring(const struct latency_params *params,
@@ -230,10 +275,16 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
                                 struct espl_latency_record *record, struct espl_error *err)
 {
     const struct espl_latency_plan asked = make_plan(params);
+    const struct espl_latency_energy_plan energy = make_energy_plan(params);
     struct espl_nm_layers layers = {0};
     struct espl_backend *backend = NULL;
     struct espl_nm_stack *stack = NULL;
-    enum espl_status status = espl_nm_layers_all(config, asked.m, &layers, err);
+    struct espl_energy_meter *meter = NULL;
+    /* A meter that is missing shows before minutes of timings, not after them. */
+    enum espl_status status = espl_latency_energy_open(&energy, &meter, err);
+    if (status == ESPL_OK) {
+        status = espl_nm_layers_all(config, asked.m, &layers, err);
+    }
     if (status == ESPL_OK) {
         status = espl_backend_open("cpu", (unsigned)params->threads, &backend, err);
     }
@@ -249,6 +300,10 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
         record->threads = espl_backend_threads(backend);
         status = espl_latency_measure(ctx, stack, &asked, record, err);
     }
+    if (status == ESPL_OK && meter != NULL) {
+        status = espl_latency_measure_energy(ctx, stack, &energy, meter, record, err);
+    }
+    espl_energy_close(meter);
     espl_nm_stack_destroy(stack);
     espl_backend_close(backend);
     espl_nm_layers_free(&layers);

@@ -8,4 +8,5 @@ espl_unit_test(test_budget_stage LINK espl_stages SOURCES search_stage_fixture.c
 espl_unit_test(test_nm_rank LINK espl_stages)
 espl_unit_test(test_nm_oracle LINK espl_stages SOURCES search_stage_fixture.c prune_fixture.c)
 espl_unit_test(test_latency_record LINK espl_stages)
+espl_unit_test(test_latency_energy LINK espl_stages SOURCES search_stage_fixture.c prune_fixture.c)
 espl_unit_test(test_report_search LINK espl_report espl_dep_jansson SOURCES xml_check.c)
