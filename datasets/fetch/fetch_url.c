@@ -5,11 +5,19 @@
 #include <string.h>
 #include <strings.h>
 
+/* Length of "scheme://"; 0 when the address does not begin with one. */
+static size_t scheme_length(const char *url)
+{
+    const size_t letters = strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789+-.");
+    return letters > 0 && strncmp(url + letters, "://", 3) == 0 ? letters + 3 : 0;
+}
+
 /* Length of "scheme://host:port". */
 static size_t origin_length(const char *url)
 {
-    const char *const colon = strstr(url, "://");
-    return colon != NULL ? (size_t)(colon - url) + 3 + strcspn(colon + 3, "/?#") : strlen(url);
+    const size_t scheme = scheme_length(url);
+    return scheme + strcspn(url + scheme, "/?#");
 }
 
 /* http is for a mirror or a test server on this machine. */
@@ -53,8 +61,7 @@ enum espl_status espl_fetch_check_url(const char *url, struct espl_error *err)
 
 const char *espl_fetch_shown_url(const char *url, char out[512])
 {
-    const char *const scheme_end = strstr(url, "://");
-    const size_t scheme = scheme_end != NULL ? (size_t)(scheme_end - url) + 3 : 0;
+    const size_t scheme = scheme_length(url);
     const size_t origin = origin_length(url);
     const char *const at = memchr(url, '@', origin);
     const size_t user = at != NULL ? (size_t)(at - url) + 1 : scheme;

@@ -43,6 +43,9 @@ static void test_shown_url__hides_what_may_be_secret(void **state)
     assert_string_equal(espl_fetch_shown_url("https://h/a?Signature=s#f", shown), "https://h/a");
     assert_string_equal(espl_fetch_shown_url("https://u:p@h/a", shown), "https://h/a");
     assert_string_equal(espl_fetch_shown_url("https://h?x=y", shown), "https://h");
+    /* What looks like a scheme further on is none. */
+    assert_string_equal(espl_fetch_shown_url("h/a?token=s://x", shown), "h/a");
+    assert_string_equal(espl_fetch_shown_url("u:p@h://x/a", shown), "h://x/a");
 }
 
 static void test_same_origin__scheme_host_port(void **state)
