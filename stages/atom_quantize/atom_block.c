@@ -220,6 +220,7 @@ static enum espl_status quantise_linear(struct espl_atom_state *state,
             .factor = state->setup.scheme.gptq ? &matrix->factor : NULL,
             .quantiser = espl_atom_quantiser(&state->setup.scheme, shape.cols),
             .removed = (enum espl_removed_rule)state->params->removed,
+            .error_work = ESPL_ATOM_ERROR_WORK,
             .threads = espl_backend_threads(state->run.backend),
         };
         status = espl_atom_quantise(&task, &result, err);

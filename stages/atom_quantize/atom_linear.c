@@ -145,11 +145,10 @@ static void scale_range(const struct espl_quant_linear *linear, struct espl_atom
     }
 }
 
-size_t espl_atom_error_rows(size_t rows, size_t cols)
+size_t espl_atom_error_rows(size_t rows, size_t cols, uint64_t work)
 {
-    const uint64_t most_products = (uint64_t)1 << 34; /* of weights and Hessian: about a second */
-    const size_t fewest = 256;                        /* rows of equal kind: within 1 % or so */
-    const size_t affordable = (size_t)(most_products / cols / cols);
+    const size_t fewest = 256; /* rows of equal kind: within 1 % or so */
+    const size_t affordable = (size_t)(work / cols / cols);
     const size_t sampled = affordable > fewest ? affordable : fewest;
     return rows < sampled ? rows : sampled;
 }
@@ -160,8 +159,9 @@ size_t espl_atom_error_rows(size_t rows, size_t cols)
 static enum espl_status measure_error(const struct espl_atom_task *task, struct ordered *ordered,
                                       double *relative, struct espl_error *err)
 {
-    const size_t count =
-        task->factor != NULL ? task->rows : espl_atom_error_rows(task->rows, task->cols);
+    const size_t count = task->factor != NULL
+                             ? task->rows
+                             : espl_atom_error_rows(task->rows, task->cols, task->error_work);
     double absolute = 0.0;
     for (size_t i = 0; count < task->rows && i < count; i++) {
         const size_t row =

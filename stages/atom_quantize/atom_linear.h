@@ -18,6 +18,7 @@ struct espl_atom_task {
     const struct espl_inverse_factor *factor; /* of the Hessian; NULL = round to nearest */
     struct espl_quantiser quantiser;
     enum espl_removed_rule removed;
+    uint64_t error_work; /* ESPL_ATOM_ERROR_WORK but in tests */
     unsigned threads;
 };
 
@@ -33,9 +34,12 @@ struct espl_atom_result {
 enum espl_status espl_atom_quantise(const struct espl_atom_task *task,
                                     struct espl_atom_result *result, struct espl_error *err);
 
-/** Rows that the output error of a matrix rounded to nearest is measured on: all, or as many evenly
- *  spread ones as need 2^34 multiplications by the Hessian, at least 256. */
-size_t espl_atom_error_rows(size_t rows, size_t cols);
+/** Multiplications by the Hessian that the output error of a matrix rounded to nearest is worth:
+ *  about a second. */
+#define ESPL_ATOM_ERROR_WORK ((uint64_t)1 << 34)
+/** Rows that it is measured on: all, or as many evenly spread ones as `work` allows, at least 256.
+ */
+size_t espl_atom_error_rows(size_t rows, size_t cols, uint64_t work);
 
 /** What the stored form of a linear holds. */
 struct espl_atom_counts {

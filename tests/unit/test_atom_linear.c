@@ -7,31 +7,36 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROWS = 2300, COLS = 2900 }; /* 2^34 / COLS^2 = 2042 rows */
+enum { ROWS = 700, COLS = 64, WORK = 600 * COLS * COLS }; /* 600 of the rows */
 
 static void test_error_rows__all_unless_large(void **state)
 {
     (void)state;
-    assert_int_equal(espl_atom_error_rows(4096, 1024), 4096);
-    assert_int_equal(espl_atom_error_rows(1024, 4096), 1024);
-    assert_int_equal(espl_atom_error_rows(14336, 4096), 1024);
-    assert_int_equal(espl_atom_error_rows(4096, 14336), 256);
-    assert_int_equal(espl_atom_error_rows(100, 14336), 100);
-    assert_int_equal(espl_atom_error_rows(ROWS, COLS), 2042);
+    const struct {
+        size_t rows, cols, expected;
+    } cases[] = {
+        {4096, 1024, 4096}, {1024, 4096, 1024}, {14336, 4096, 1024},
+        {4096, 14336, 256}, {100, 14336, 100},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(espl_atom_error_rows(cases[i].rows, cases[i].cols, ESPL_ATOM_ERROR_WORK),
+                         cases[i].expected);
+    }
+    assert_int_equal(espl_atom_error_rows(ROWS, COLS, WORK), 600);
 }
 
 /* A row has the weight 7, which is code 7 of scale 1, in all columns but the last; what is there
  * becomes 0. It differs from row to row, so that it matters which rows count. */
 static float last_weight(size_t row)
 {
-    return row % 2 == 0 ? 0.4f : 0.2f;
+    return 0.4f * (float)row / (float)ROWS;
 }
 
 static double expected_error(const double *diagonal)
 {
     double error = 0.0;
     double all = 0.0;
-    const size_t count = espl_atom_error_rows(ROWS, COLS);
+    const size_t count = espl_atom_error_rows(ROWS, COLS, WORK);
     for (size_t i = 0; i < count; i++) {
         const double last = (double)last_weight(i * ROWS / count);
         error += last * last * diagonal[COLS - 1];
@@ -66,6 +71,7 @@ static void test_quantise__large_matrix(void **state)
                                         .w = w,
                                         .hessian = hessian,
                                         .quantiser = {.bits = 4, .rows_per_scale = 1, .clip = 1.0f},
+                                        .error_work = WORK,
                                         .threads = 1};
     struct espl_atom_result result;
     struct espl_error err;
