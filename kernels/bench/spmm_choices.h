@@ -18,12 +18,12 @@ enum { ESPL_SPMM_MAX_CHOICES = 8192 };
  *  written). Every combination of
  *  - splits of the columns, 1 to 8;
  *  - parts of the rows: as many as fill the multiprocessors once; the fewest with which the busiest
- *    block has the least possible number of stripes, one more, or two more; the fewest that do so
- * in two waves of blocks;
- *  - dense: 16 or 20 warps;
- *  - sparse: windows of 1 to 16 slices, as many whole windows of warps as fit in 16 and one window
- *    fewer, 2 to 4 stages.
- *  The kernels refuse some (shared memory, 20 warps for more than 8 tokens). */
+ *    block has the least possible number of stripes, one more, two more, twice or four times as
+ *    many; the fewest for the least in two waves of blocks;
+ *  - dense: 12, 16 or 20 warps;
+ *  - sparse: windows of 1 to 16 slices; of rows of windows the fewest with which the busiest block
+ *    takes the least number of rounds, one more, or two more; 2 to 4 stages.
+ *  The kernels refuse some (shared memory; of the numbers of dense warps they have one or two). */
 size_t espl_spmm_choices(const struct espl_spmm_cut *cut, struct espl_cuda_spmm_choice *choices,
                          size_t room);
 

@@ -153,13 +153,16 @@ static void test_choices__of_a_dense_product(void **state)
     (void)state;
     static struct espl_cuda_spmm_choice choices[ESPL_SPMM_MAX_CHOICES];
     /* 100 stripes, 2 units of columns, 10 multiprocessors. One part of the columns: 10 blocks with
-     * 10 stripes; 11 stripes: 10 parts (100 / 11 -> 10); 12: 9; two waves, 5 stripes: 20. Two
-     * parts: 5 blocks with 20 stripes; 21: 5; 22: 5; two waves, 10 stripes: 10. */
+     * 10 stripes; 11 stripes: 10 parts (100 / 11 -> 10); 12: 9; 20: 5; 40: 3; two waves, 5 stripes:
+     * 20. Two parts: 5 blocks with 20 stripes; 21: 5; 22: 5; 40: 3; 80: 2; two waves, 10 stripes:
+     * 10. */
     const struct espl_spmm_cut cut = {1600, 300, true, 10};
     const size_t count = espl_spmm_choices(&cut, choices, ESPL_SPMM_MAX_CHOICES);
-    assert_int_equal(count, 2 * (3 + 2));
-    static const unsigned expected[][2] = {{1, 10}, {1, 9}, {1, 20}, {2, 5}, {2, 10}};
-    for (size_t i = 0; i < 5; i++) {
+    assert_int_equal(count, 3 * (5 + 4));
+    static const unsigned expected[][2] = {{1, 10}, {1, 9}, {1, 5}, {1, 3}, {1, 20},
+                                           {2, 5},  {2, 3}, {2, 2}, {2, 10}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        assert_true(has_choice(choices, count, 12, expected[i][0], 1, 1, expected[i][1]));
         assert_true(has_choice(choices, count, 16, expected[i][0], 1, 1, expected[i][1]));
         assert_true(has_choice(choices, count, 20, expected[i][0], 1, 1, expected[i][1]));
     }
@@ -171,17 +174,27 @@ static void test_choices__of_a_sparse_product(void **state)
 {
     (void)state;
     static struct espl_cuda_spmm_choice choices[ESPL_SPMM_MAX_CHOICES];
-    /* one stripe and three slices: always one part; windows 1 to 3 with 1 split, 1 to 2 with 2
-     * splits, 1 with 3; two numbers of warps and three of stages each */
-    const struct espl_spmm_cut cut = {7, 1100, false, 132};
-    const size_t count = espl_spmm_choices(&cut, choices, ESPL_SPMM_MAX_CHOICES);
-    assert_int_equal(count, (3 + 2 + 1) * 2 * 3);
-    assert_true(has_choice(choices, count, 16, 1, 1, 2, 1));
-    assert_true(has_choice(choices, count, 15, 1, 3, 4, 1));
-    assert_true(has_choice(choices, count, 12, 1, 3, 3, 1));
-    assert_true(has_choice(choices, count, 15, 3, 1, 3, 1));
-    assert_false(has_choice(choices, count, 16, 1, 3, 2, 1)); /* no whole windows */
-    assert_false(has_choice(choices, count, 16, 3, 2, 2, 1)); /* a window larger than a split */
+    /* one stripe and three slices: always one part and one row of windows; windows 1 to 3 with 1
+     * split, 1 to 2 with 2 splits, 1 with 3; three numbers of stages each */
+    const struct espl_spmm_cut small = {7, 1100, false, 132};
+    size_t count = espl_spmm_choices(&small, choices, ESPL_SPMM_MAX_CHOICES);
+    assert_int_equal(count, (3 + 2 + 1) * 3);
+    assert_true(has_choice(choices, count, 1, 1, 1, 2, 1));
+    assert_true(has_choice(choices, count, 3, 1, 3, 4, 1));
+    assert_true(has_choice(choices, count, 1, 3, 1, 3, 1));
+    assert_false(has_choice(choices, count, 2, 3, 2, 2, 1)); /* a window larger than a split */
+    /* 70 stripes, one slice, 10 multiprocessors, 10 parts: 7 stripes, in one round by 7 rows, in
+     * two by 4, in three by 3; 5 parts: 14 stripes by 14, 7 or 5 rows; 3 parts: 24, at most 16
+     * rows: two rounds by 12, three by 8, four by 6 */
+    const struct espl_spmm_cut tall = {1120, 512, false, 10};
+    count = espl_spmm_choices(&tall, choices, ESPL_SPMM_MAX_CHOICES);
+    static const unsigned expected[][2] = {{10, 7}, {10, 4}, {10, 3}, {5, 14}, {5, 7},
+                                           {5, 5},  {3, 12}, {3, 8},  {3, 6}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        assert_true(has_choice(choices, count, expected[i][1], 1, 1, 2, expected[i][0]));
+    }
+    assert_false(has_choice(choices, count, 16, 1, 1, 2, 3)); /* as many rounds as 12 */
+    assert_false(has_choice(choices, count, 2, 1, 1, 2, 10)); /* four rounds */
 }
 
 static void test_choices__large_layers_fit(void **state)
