@@ -4,6 +4,8 @@
 
 #include "cli/bench.h"
 #include "cli/bench_settings.h"
+#include "core/buf.h"
+#include "kernels/bench/spmm_ablation.h"
 #include "kernels/bench/spmm_bench.h"
 #include "kernels/bench/spmm_tuning.h"
 #include "stages/deploy_bench/bench_record.h"
@@ -39,9 +41,16 @@ enum espl_status espl_spmm_ablation_run(const struct espl_cli *cli,
                                         const struct espl_spmm_settings *settings,
                                         const char *device, const struct espl_spmm_ceiling *ceiling,
                                         struct espl_error *err);
+/** ablation-ROWSxCOLS-nTOKENS.svg and .csv: the same shape and tokens at `count` sparsities, into a
+ *  folder that is made when missing. */
+enum espl_status espl_spmm_ablation_plot(const struct espl_spmm_ablation *panels, size_t count,
+                                         const char *folder, struct espl_error *err);
 /** Tables of all cases and of the means, or the JSON object. */
 enum espl_status espl_spmm_print(const struct espl_cli *cli, const struct espl_bench_record *record,
                                  struct espl_error *err);
+/** Writes content to a file of a folder and empties it. Errors: NOMEM, IO. */
+enum espl_status espl_spmm_write_plot(const char *folder, const char *file,
+                                      struct espl_buf *content, struct espl_error *err);
 /** speedups.svg, roofline.svg and their figures as CSV, into a folder that is made when missing. */
 enum espl_status espl_spmm_plot(const struct espl_bench_record *record, const char *folder,
                                 struct espl_error *err);

@@ -2,7 +2,6 @@
 #include "cli/bench_spmm.h"
 
 #include "cli/print.h"
-#include "kernels/bench/spmm_ablation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,29 +66,45 @@ static void add_rows(struct espl_table *table, const struct espl_spmm_ablation *
     }
 }
 
+/* A shape and a number of tokens at all sparsities; panels: room for those. */
+static enum espl_status ablate_panels(const struct espl_cli *cli,
+                                      const struct espl_spmm_settings *settings,
+                                      const struct espl_spmm_ceiling *ceiling,
+                                      const struct espl_bench_size *size, size_t tokens,
+                                      struct espl_spmm_ablation *panels, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    for (size_t s = 0; status == ESPL_OK && s < settings->sparsity_count; s++) {
+        if (*cli->stop_signal != 0) {
+            return espl_fail(err, ESPL_E_CANCELLED, "stopped before the ablation was done");
+        }
+        status = espl_spmm_ablate(&settings->options, ceiling, size->rows, size->cols, tokens,
+                                  settings->sparsities[s], &panels[s], err);
+    }
+    return status == ESPL_OK && settings->plot_folder != NULL
+               ? espl_spmm_ablation_plot(panels, settings->sparsity_count, settings->plot_folder,
+                                         err)
+               : status;
+}
+
 static enum espl_status ablate_all(const struct espl_cli *cli,
                                    const struct espl_spmm_settings *settings,
                                    const struct espl_spmm_ceiling *ceiling,
                                    struct espl_table *table, json_t *cases, struct espl_error *err)
 {
-    const size_t count = settings->size_count * settings->token_count * settings->sparsity_count;
-    enum espl_status status = ESPL_OK;
+    const size_t count = settings->size_count * settings->token_count;
+    struct espl_spmm_ablation *panels = calloc(settings->sparsity_count, sizeof *panels);
+    enum espl_status status =
+        panels != NULL ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for an ablation");
     for (size_t i = 0; status == ESPL_OK && i < count; i++) {
-        struct espl_spmm_ablation ablation;
-        const size_t sparsity = i % settings->sparsity_count;
-        const size_t tokens = i / settings->sparsity_count % settings->token_count;
-        const size_t size = i / settings->sparsity_count / settings->token_count;
-        if (*cli->stop_signal != 0) {
-            return espl_fail(err, ESPL_E_CANCELLED, "stopped after %zu cases", i);
-        }
-        status = espl_spmm_ablate(&settings->options, ceiling, settings->sizes[size].rows,
-                                  settings->sizes[size].cols, settings->tokens[tokens],
-                                  settings->sparsities[sparsity], &ablation, err);
-        if (status == ESPL_OK) {
-            add_rows(table, &ablation);
-            add_json(cases, &ablation);
+        status = ablate_panels(cli, settings, ceiling, &settings->sizes[i / settings->token_count],
+                               settings->tokens[i % settings->token_count], panels, err);
+        for (size_t s = 0; status == ESPL_OK && s < settings->sparsity_count; s++) {
+            add_rows(table, &panels[s]);
+            add_json(cases, &panels[s]);
         }
     }
+    free(panels);
     return status;
 }
 

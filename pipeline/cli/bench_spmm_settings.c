@@ -141,11 +141,10 @@ static enum espl_status check(const struct espl_spmm_settings *settings, struct 
                   "devices, not --backend cpu");
         return espl_hint(err, "leave out --backend");
     }
-    if (settings->ablation &&
-        (options->sweep || settings->artifact_file != NULL || settings->plot_folder != NULL)) {
+    if (settings->ablation && (options->sweep || settings->artifact_file != NULL)) {
         espl_fail(err, ESPL_E_USAGE,
-                  "--ablation has no sweep, artifact or plots: it stands instead of the cases");
-        return espl_hint(err, "leave out --sweep, --tune, --output and --svg");
+                  "--ablation has no sweep or artifact: it stands instead of the cases");
+        return espl_hint(err, "leave out --sweep, --tune and --output");
     }
     if (settings->tune_file != NULL && settings->tuning_file != NULL) {
         espl_fail(err, ESPL_E_USAGE, "--tune writes stored choices and --tuning uses them");

@@ -32,6 +32,7 @@ struct espl_svg_bars {
     const char *const *columns; /* panel headings with units */
     const double *values;       /* >= 0 */
     const char *const *texts;   /* beside the bars */
+    bool standalone;            /* for a file of its own: brings its title and style sheet */
 };
 void espl_svg_bars(struct espl_buf *out, const struct espl_svg_bars *chart);
 

@@ -65,7 +65,12 @@ void espl_svg_bars(struct espl_buf *out, const struct espl_svg_bars *chart)
     const double gap = 14.0;
     const double width = (ESPL_SVG_WIDTH - label_width - gap * (double)(chart->column_count - 1)) /
                          (double)chart->column_count;
-    espl_svg_open(out, &chart->head, heading_height + pitch * (double)chart->row_count + 2.0);
+    const double height = heading_height + pitch * (double)chart->row_count + 2.0 +
+                          (chart->standalone ? ESPL_SVG_TITLE : 0);
+    espl_svg_open(out, &chart->head, height);
+    if (chart->standalone) {
+        espl_svg_start_standalone(out, &chart->head, height, 0.0);
+    }
     espl_svg_patterns(out, chart->head.id, chart->series_count);
     for (size_t row = 0; row < chart->row_count; ++row) {
         const double y = heading_height + pitch * (double)row +
@@ -77,5 +82,6 @@ void espl_svg_bars(struct espl_buf *out, const struct espl_svg_bars *chart)
     for (size_t column = 0; column < chart->column_count; ++column) {
         draw_column(out, chart, column, label_width + (width + gap) * (double)column, width);
     }
+    espl_buf_puts(out, chart->standalone ? "</g>\n" : "");
     espl_svg_close(out);
 }

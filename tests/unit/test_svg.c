@@ -158,6 +158,35 @@ static void test_bars__lengths_are_in_proportion(void **state)
     assert_has("<desc id=\"t-desc\">D</desc>");
 }
 
+/* A file of its own brings style and title, and room for the title. */
+static void test_bars__can_stand_alone(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"a"};
+    static const char *const columns[] = {"time"};
+    static const double values[] = {1.0};
+    static const char *const texts[] = {"1"};
+    struct espl_svg_bars chart = {.head = {.id = "t", .title = "Bars & more", .desc = "D"},
+                                  .row_count = 1,
+                                  .column_count = 1,
+                                  .series_count = 1,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .values = values,
+                                  .texts = texts};
+    espl_svg_bars(&out, &chart);
+    assert_null(strstr(espl_buf_text(&out), "<style>"));
+    const double inside = strtod(strstr(espl_buf_text(&out), " height=\"") + 9, NULL);
+    espl_buf_reset(&out);
+    chart.standalone = true;
+    espl_svg_bars(&out, &chart);
+    assert_well_formed();
+    assert_has("<style>");
+    assert_has(">Bars &amp; more</text>");
+    const double alone = strtod(strstr(espl_buf_text(&out), " height=\"") + 9, NULL);
+    assert_true(alone > inside + 10.0);
+}
+
 static void test_bars__series_have_their_own_fill(void **state)
 {
     (void)state;
@@ -303,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_html_group_digits__groups_from_five_digits),
         cmocka_unit_test(test_nice_top__next_round_number),
         cmocka_unit_test_setup_teardown(test_bars__lengths_are_in_proportion, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bars__can_stand_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bars__series_have_their_own_fill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_layers__a_gap_breaks_the_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_layers__shares_are_percent_up_to_100, set_up,
