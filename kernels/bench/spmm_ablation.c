@@ -66,8 +66,7 @@ static enum espl_status time_variant(const struct espl_spmm_bench_options *optio
 {
     const struct espl_cuda_spmm_choice wanted = {.stages = variant->stages};
     struct espl_spmm_product product = {
-        .form = form,
-        .operands = {.x = operands->x, .y = operands->y, .y_stride = rows, .tokens = tokens}};
+        .form = form, .operands = operands, .rows = rows, .tokens = tokens};
     const struct espl_cuda_timing_options timing = {
         .graph = true,
         .launches = form->count > options->launches ? form->count : options->launches,
@@ -99,7 +98,7 @@ static enum espl_status ablate_form(const struct espl_spmm_bench_options *option
 {
     struct espl_spmm_form *form = calloc(1, sizeof *form);
     enum espl_status status = form != NULL
-                                  ? espl_spmm_form_make(form, name, weights, cold_bytes, err)
+                                  ? espl_spmm_form_make(form, name, false, weights, cold_bytes, err)
                                   : espl_fail(err, ESPL_E_NOMEM, "out of memory for a bench");
     const unsigned first = status == ESPL_OK && form->sparse ? LEAST_STAGES : 0;
     const unsigned last = first > 0 ? MOST_STAGES : 0;
@@ -161,10 +160,11 @@ enum espl_status espl_spmm_ablate(const struct espl_spmm_bench_options *options,
     struct espl_spmm_operands operands = {.x = NULL};
     int8_t *codes = NULL;
     *out = (struct espl_spmm_ablation){rows, cols, tokens, sparsity, .count = 0};
-    enum espl_status status = espl_spmm_weights_codes(rows, cols, 4, sparsity, SEED, &codes, err);
-    const struct espl_spmm_weights weights = {rows, cols, 4, sparsity, codes};
+    enum espl_status status =
+        espl_spmm_weights_codes(rows, cols, options->bits, sparsity, SEED, &codes, err);
+    const struct espl_spmm_weights weights = {rows, cols, options->bits, sparsity, codes, NULL};
     if (status == ESPL_OK) {
-        status = espl_spmm_operands_make(&operands, rows + STRIPE, cols, err);
+        status = espl_spmm_operands_make(&operands, rows + STRIPE, cols, NULL, err);
     }
     if (status == ESPL_OK) {
         status = espl_cuda_pack_activations(operands.codes, tokens, cols, operands.x, NULL, err);

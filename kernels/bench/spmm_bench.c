@@ -69,10 +69,9 @@ static enum espl_status time_all(const struct espl_spmm_bench_options *options,
     return status;
 }
 
-static void keep_reason(struct espl_spmm_result *result, struct espl_error *err)
+static void keep_reason(char why[ESPL_SPMM_PEER_TEXT], struct espl_error *err)
 {
-    (void)snprintf(result->why, sizeof result->why, "%.*s", (int)sizeof result->why - 1,
-                   err->message);
+    (void)snprintf(why, ESPL_SPMM_PEER_TEXT, "%.*s", ESPL_SPMM_PEER_TEXT - 1, err->message);
     espl_error_clear(err);
 }
 
@@ -82,8 +81,16 @@ enum espl_status espl_spmm_launch(void *self, size_t copy, bool overlap, void *s
                                   struct espl_error *err)
 {
     const struct espl_spmm_product *product = self;
-    return espl_cuda_spmm_run(product->spmm, product->form->copies[copy % product->form->count],
-                              &product->operands, overlap, stream, err);
+    const struct espl_spmm_operands *operands = product->operands;
+    const struct espl_cuda_matrix *weights = product->form->copies[copy % product->form->count];
+    if (product->form->layer) {
+        const struct espl_cuda_atom_operands layer = {operands->layer.codes, operands->y,
+                                                      product->rows, product->tokens};
+        return espl_cuda_atom_run(product->spmm, weights, &layer, overlap, stream, err);
+    }
+    const struct espl_cuda_spmm_operands codes = {operands->x, operands->y, product->rows,
+                                                  product->tokens};
+    return espl_cuda_spmm_run(product->spmm, weights, &codes, overlap, stream, err);
 }
 
 void espl_spmm_operands_free(struct espl_spmm_operands *operands)
@@ -91,10 +98,12 @@ void espl_spmm_operands_free(struct espl_spmm_operands *operands)
     espl_cuda_free(operands->codes);
     espl_cuda_free(operands->x);
     espl_cuda_free(operands->y);
+    espl_spmm_activations_free(&operands->layer);
 }
 
 enum espl_status espl_spmm_operands_make(struct espl_spmm_operands *operands, size_t rows,
-                                         size_t cols, struct espl_error *err)
+                                         size_t cols, const struct espl_spmm_layer *layer,
+                                         struct espl_error *err)
 {
     const size_t tokens = ESPL_SPMM_MAX_TOKENS;
     int8_t *host = espl_baseline_activations(tokens * cols);
@@ -111,6 +120,9 @@ enum espl_status espl_spmm_operands_make(struct espl_spmm_operands *operands, si
     }
     if (status == ESPL_OK) {
         status = espl_cuda_upload(operands->codes, host, tokens * cols, err);
+    }
+    if (status == ESPL_OK && layer != NULL) {
+        status = espl_spmm_activations_make(layer, tokens, &operands->layer, err);
     }
     free(host);
     return status;
@@ -141,30 +153,47 @@ static enum espl_status create_product(const struct espl_spmm_bench_options *opt
     return ESPL_OK;
 }
 
+/* x of a case, as the form reads it. */
+static enum espl_status prepare_x(struct espl_spmm_operands *operands, bool layer,
+                                  const struct espl_spmm_case *item, struct espl_error *err)
+{
+    return layer ? espl_spmm_activations_quantise(&operands->layer, item->tokens, err)
+                 : espl_cuda_pack_activations(operands->codes, item->tokens, item->cols,
+                                              operands->x, NULL, err);
+}
+
+static void start_result(const struct espl_spmm_form *form, struct espl_spmm_result *result)
+{
+    (void)snprintf(result->name, sizeof result->name, "%s%s", form->name,
+                   form->layer ? ESPL_SPMM_LAYER_SUFFIX : "");
+    result->kind = form->layer ? ESPL_SPMM_LAYER : ESPL_SPMM_CODES;
+    result->ours = true;
+    result->lossless = form->lossless;
+    result->cold = form->cold;
+    memcpy(result->why, form->why, sizeof result->why);
+}
+
 static enum espl_status time_form(const struct espl_spmm_bench_options *options,
                                   const struct espl_spmm_form *form,
-                                  const struct espl_spmm_operands *operands,
+                                  struct espl_spmm_operands *operands,
                                   const struct espl_spmm_case *item,
                                   struct espl_spmm_result *result, struct espl_error *err)
 {
     struct espl_spmm_product product = {
-        .form = form,
-        .operands = {
-            .x = operands->x, .y = operands->y, .y_stride = item->rows, .tokens = item->tokens}};
+        .form = form, .operands = operands, .rows = item->rows, .tokens = item->tokens};
     const struct espl_cuda_subject subject = {&product, espl_spmm_launch};
-    (void)snprintf(result->name, sizeof result->name, "%s", form->name);
-    result->ours = true;
-    result->lossless = form->lossless;
-    result->cold = form->cold;
+    start_result(form, result);
+    if (form->count == 0) {
+        return ESPL_OK; /* a layer that the kernels do not take */
+    }
     result->bytes = espl_cuda_matrix_bytes(form->copies[0]);
-    enum espl_status status = espl_cuda_pack_activations(operands->codes, item->tokens, item->cols,
-                                                         operands->x, NULL, err);
+    enum espl_status status = prepare_x(operands, form->layer, item, err);
     if (status != ESPL_OK) {
         return status;
     }
     status = create_product(options, item, &product, result, err);
     if (status == ESPL_E_UNSUPPORTED && !result->stored) {
-        keep_reason(result, err);
+        keep_reason(result->why, err);
         return ESPL_OK;
     }
     if (status == ESPL_OK) {
@@ -175,6 +204,26 @@ static enum espl_status time_form(const struct espl_spmm_bench_options *options,
         status = espl_spmm_sweep(options, &product, item, result, err);
     }
     espl_cuda_spmm_destroy(product.spmm);
+    return status;
+}
+
+static enum espl_status time_quantiser(const struct espl_spmm_bench_options *options,
+                                       struct espl_spmm_operands *operands, size_t tokens,
+                                       struct espl_spmm_result *result, struct espl_error *err)
+{
+    const struct espl_cuda_subject subject = {&operands->layer, espl_spmm_activations_launch};
+    (void)snprintf(result->name, sizeof result->name, "%s", ESPL_SPMM_QUANTISER_NAME);
+    result->kind = ESPL_SPMM_QUANTISER;
+    result->ours = true;
+    enum espl_status status = espl_spmm_activations_quantise(&operands->layer, tokens, err);
+    if (status == ESPL_OK) {
+        status = time_all(options, &subject, 1, false, false, result, err);
+    }
+    result->measured = status == ESPL_OK;
+    if (status == ESPL_E_UNSUPPORTED) {
+        keep_reason(result->why, err);
+        return ESPL_OK;
+    }
     return status;
 }
 
@@ -199,7 +248,7 @@ static void time_peer(const struct espl_spmm_bench_options *options,
     if (time_all(options, &subject, copies, false, peer->sparse != 0, result, &err) == ESPL_OK) {
         result->measured = true;
     } else {
-        keep_reason(result, &err);
+        keep_reason(result->why, &err);
     }
     peer->destroy(self.self);
 }
@@ -209,36 +258,97 @@ static void time_peer(const struct espl_spmm_bench_options *options,
 /* What stays while the sparsities of a shape change. */
 struct shape_state {
     struct espl_spmm_form forms[ESPL_SPMM_MAX_FORMS];
+    struct espl_spmm_form layers[ESPL_SPMM_MAX_FORMS]; /* the same ones with scales and outliers */
     struct espl_spmm_operands operands;
     /* Of the sparsity before, for subjects that do not depend on it. */
     struct espl_spmm_result known[ESPL_SPMM_MAX_TOKENS][ESPL_SPMM_MAX_RESULTS];
     bool is_known;
 };
 
+/* Adds what is known of the next result of a case, unless the codes change it. */
+static bool take_known(const struct espl_spmm_result *known, bool changes,
+                       struct espl_spmm_case *item)
+{
+    if (known == NULL || changes) {
+        return false;
+    }
+    item->results[item->count] = known[item->count];
+    item->count++;
+    return true;
+}
+
+static enum espl_status bench_forms(const struct espl_spmm_bench_options *options,
+                                    const struct espl_spmm_form *forms,
+                                    struct espl_spmm_operands *operands,
+                                    const struct espl_spmm_result *known,
+                                    struct espl_spmm_case *item, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    for (size_t i = 0; status == ESPL_OK && i < options->form_count; i++) {
+        if (!take_known(known, forms[i].sparse, item)) {
+            status =
+                time_form(options, &forms[i], operands, item, &item->results[item->count++], err);
+        }
+    }
+    return status;
+}
+
 static enum espl_status bench_case(const struct espl_spmm_bench_options *options,
-                                   const struct shape_state *state,
-                                   const struct espl_spmm_result *known, const int8_t *codes,
+                                   const struct espl_spmm_weights *weights,
+                                   struct shape_state *state, const struct espl_spmm_result *known,
                                    size_t cold_bytes, struct espl_spmm_case *item,
+                                   struct espl_error *err)
+{
+    enum espl_status status =
+        bench_forms(options, state->forms, &state->operands, known, item, err);
+    if (status == ESPL_OK && weights->layer != NULL) {
+        status = bench_forms(options, state->layers, &state->operands, known, item, err);
+        if (status == ESPL_OK && !take_known(known, false, item)) {
+            status = time_quantiser(options, &state->operands, item->tokens,
+                                    &item->results[item->count++], err);
+        }
+    }
+    for (size_t i = 0; status == ESPL_OK && i < options->peer_count; i++) {
+        const struct espl_spmm_peer *peer = options->peers[i];
+        if (!take_known(known, peer->sparse != 0, item)) {
+            time_peer(options, peer, weights->codes, cold_bytes, item,
+                      &item->results[item->count++]);
+        }
+    }
+    espl_spmm_choose(item);
+    return status;
+}
+
+/* A form that is not there yet. Layers that the kernels do not take stay empty and say why. */
+static enum espl_status make_form(struct espl_spmm_form *form, const char *name, bool layer,
+                                  const struct espl_spmm_weights *weights, size_t cold_bytes,
+                                  struct espl_error *err)
+{
+    if (form->count > 0) {
+        return ESPL_OK;
+    }
+    const enum espl_status status =
+        espl_spmm_form_make(form, name, layer, weights, cold_bytes, err);
+    if (layer && status == ESPL_E_UNSUPPORTED) {
+        keep_reason(form->why, err);
+        return ESPL_OK;
+    }
+    return status;
+}
+
+static enum espl_status make_forms(const struct espl_spmm_bench_options *options,
+                                   const struct espl_spmm_weights *weights,
+                                   struct shape_state *state, size_t cold_bytes,
                                    struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < options->form_count; i++) {
-        struct espl_spmm_result *result = &item->results[item->count++];
-        if (known != NULL && !state->forms[i].sparse) {
-            *result = known[i];
-        } else {
-            status = time_form(options, &state->forms[i], &state->operands, item, result, err);
+        status = make_form(&state->forms[i], options->forms[i], false, weights, cold_bytes, err);
+        if (status == ESPL_OK && weights->layer != NULL) {
+            status =
+                make_form(&state->layers[i], options->forms[i], true, weights, cold_bytes, err);
         }
     }
-    for (size_t i = 0; status == ESPL_OK && i < options->peer_count; i++) {
-        struct espl_spmm_result *result = &item->results[item->count++];
-        if (known != NULL && options->peers[i]->sparse == 0) {
-            *result = known[options->form_count + i];
-        } else {
-            time_peer(options, options->peers[i], codes, cold_bytes, item, result);
-        }
-    }
-    espl_spmm_choose(item);
     return status;
 }
 
@@ -248,21 +358,16 @@ static enum espl_status bench_weights(const struct espl_spmm_bench_options *opti
                                       const size_t *tokens, size_t token_count,
                                       espl_spmm_case_fn *done, void *self, struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
-    for (size_t i = 0; status == ESPL_OK && i < options->form_count; i++) {
-        if (state->forms[i].count == 0) {
-            status =
-                espl_spmm_form_make(&state->forms[i], options->forms[i], weights, cold_bytes, err);
-        }
-    }
+    enum espl_status status = make_forms(options, weights, state, cold_bytes, err);
     for (size_t t = 0; status == ESPL_OK && t < token_count; t++) {
         struct espl_spmm_case item = {.rows = weights->rows,
                                       .cols = weights->cols,
                                       .tokens = tokens[t],
+                                      .bits = weights->bits,
                                       .sparsity = weights->sparsity,
                                       .usual = ESPL_SPMM_GRAPH};
-        status = bench_case(options, state, state->is_known ? state->known[t] : NULL,
-                            weights->codes, cold_bytes, &item, err);
+        status = bench_case(options, weights, state, state->is_known ? state->known[t] : NULL,
+                            cold_bytes, &item, err);
         if (status == ESPL_OK) {
             memcpy(state->known[t], item.results, sizeof item.results);
             status = done(&item, self, err);
@@ -271,6 +376,7 @@ static enum espl_status bench_weights(const struct espl_spmm_bench_options *opti
     for (size_t i = 0; i < options->form_count; i++) {
         if (state->forms[i].sparse) {
             espl_spmm_form_free(&state->forms[i]);
+            espl_spmm_form_free(&state->layers[i]);
         }
     }
     state->is_known = true;
@@ -278,18 +384,19 @@ static enum espl_status bench_weights(const struct espl_spmm_bench_options *opti
 }
 
 static enum espl_status open_state(const struct espl_spmm_bench_options *options, size_t rows,
-                                   size_t cols, size_t token_count, struct shape_state **out,
+                                   size_t cols, const struct espl_spmm_layer *layer,
+                                   size_t token_count, struct shape_state **out,
                                    struct espl_error *err)
 {
-    if (token_count > ESPL_SPMM_MAX_TOKENS ||
-        options->form_count + options->peer_count > ESPL_SPMM_MAX_RESULTS) {
+    const size_t ours = layer != NULL ? 2 * options->form_count + 1 : options->form_count;
+    if (token_count > ESPL_SPMM_MAX_TOKENS || ours + options->peer_count > ESPL_SPMM_MAX_RESULTS) {
         return espl_fail(err, ESPL_E_USAGE, "too many numbers of tokens, forms or baselines");
     }
     *out = calloc(1, sizeof **out);
     if (*out == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for a bench");
     }
-    return espl_spmm_operands_make(&(*out)->operands, rows, cols, err);
+    return espl_spmm_operands_make(&(*out)->operands, rows, cols, layer, err);
 }
 
 static void close_state(struct shape_state *state)
@@ -299,6 +406,7 @@ static void close_state(struct shape_state *state)
     }
     for (size_t i = 0; i < ESPL_SPMM_MAX_FORMS; i++) {
         espl_spmm_form_free(&state->forms[i]);
+        espl_spmm_form_free(&state->layers[i]);
     }
     espl_spmm_operands_free(&state->operands);
     free(state);
@@ -312,7 +420,7 @@ enum espl_status espl_spmm_bench_matrix(const struct espl_spmm_bench_options *op
 {
     struct shape_state *state = NULL;
     enum espl_status status =
-        open_state(options, weights->rows, weights->cols, token_count, &state, err);
+        open_state(options, weights->rows, weights->cols, weights->layer, token_count, &state, err);
     if (status == ESPL_OK) {
         status =
             bench_weights(options, weights, state, ESPL_SPMM_COLD_FACTOR * ceiling->cache_bytes,
@@ -329,11 +437,20 @@ enum espl_status espl_spmm_bench_shape(const struct espl_spmm_bench_options *opt
                                        espl_spmm_case_fn *done, void *self, struct espl_error *err)
 {
     struct shape_state *state = NULL;
-    enum espl_status status = open_state(options, rows, cols, token_count, &state, err);
+    struct espl_spmm_layer own = {.memory = NULL};
+    const struct espl_spmm_layer *layer = options->atom ? &own : NULL;
+    enum espl_status status = options->atom ? espl_spmm_layer_make(rows, cols, options->group,
+                                                                   options->outliers, &own, err)
+                                            : ESPL_OK;
+    if (status == ESPL_OK) {
+        status = open_state(options, rows, cols, layer, token_count, &state, err);
+    }
     for (size_t s = 0; status == ESPL_OK && s < sparsity_count; s++) {
         int8_t *codes = NULL;
-        status = espl_spmm_weights_codes(rows, cols, 4, sparsities[s], SEED, &codes, err);
-        const struct espl_spmm_weights weights = {rows, cols, 4, sparsities[s], codes};
+        status =
+            espl_spmm_weights_codes(rows, cols, options->bits, sparsities[s], SEED, &codes, err);
+        const struct espl_spmm_weights weights = {rows,          cols,  options->bits,
+                                                  sparsities[s], codes, layer};
         if (status == ESPL_OK) {
             status = bench_weights(options, &weights, state,
                                    ESPL_SPMM_COLD_FACTOR * ceiling->cache_bytes, tokens,
@@ -342,5 +459,6 @@ enum espl_status espl_spmm_bench_shape(const struct espl_spmm_bench_options *opt
         free(codes);
     }
     close_state(state);
+    espl_spmm_layer_free(&own);
     return status;
 }

@@ -21,9 +21,12 @@ struct espl_spmm_bench_options {
     size_t form_count;
     const struct espl_spmm_peer *peers[ESPL_SPMM_MAX_PEERS];
     size_t peer_count;
-    bool all_modes;                        /* every mode; otherwise graph alone */
-    bool sweep;                            /* try every choice of every form of ours, too */
-    unsigned multiprocessors;              /* of the device, for the sweep */
+    bool all_modes;           /* every mode; otherwise graph alone */
+    unsigned bits;            /* of random codes: 2, 3 or 4 */
+    bool atom;                /* random weights: layers with scales and outliers, too */
+    size_t group, outliers;   /* of these; group 0: one scale a row */
+    bool sweep;               /* try every choice of every form of ours, too */
+    unsigned multiprocessors; /* of the device, for the sweep */
     const struct espl_spmm_tuning *tuning; /* stored measurements of this device, or NULL */
 };
 
@@ -41,14 +44,15 @@ enum espl_status espl_spmm_measure_ceiling(struct espl_spmm_ceiling *ceiling,
 /** Called for every case as it is done; an error ends the bench. */
 typedef enum espl_status espl_spmm_case_fn(const struct espl_spmm_case *result, void *self,
                                            struct espl_error *err);
-/** The cases of one matrix, one for every number of tokens (1 to ESPL_SPMM_MAX_TOKENS each). */
+/** The cases of one matrix, one for every number of tokens (1 to ESPL_SPMM_MAX_TOKENS each); with
+ *  its layer, when it has one: every form also as a layer, and the quantiser. */
 enum espl_status espl_spmm_bench_matrix(const struct espl_spmm_bench_options *options,
                                         const struct espl_spmm_ceiling *ceiling,
                                         const struct espl_spmm_weights *weights,
                                         const size_t *tokens, size_t token_count,
                                         espl_spmm_case_fn *done, void *self,
                                         struct espl_error *err);
-/** All cases of random 4-bit weights of one shape: sparsities, and for each all numbers of tokens.
+/** All cases of random weights of one shape: sparsities, and for each all numbers of tokens.
  *  Subjects that do not depend on the sparsity are timed once and repeated in the results. */
 enum espl_status espl_spmm_bench_shape(const struct espl_spmm_bench_options *options,
                                        const struct espl_spmm_ceiling *ceiling, size_t rows,

@@ -105,6 +105,7 @@ static enum espl_status time_cases(const struct espl_spmm_cpu_options *options,
         struct espl_spmm_case item = {.rows = weights->rows,
                                       .cols = weights->cols,
                                       .tokens = tokens[t],
+                                      .bits = weights->bits,
                                       .sparsity = weights->sparsity,
                                       .usual = ESPL_SPMM_EAGER};
         for (size_t i = 0; status == ESPL_OK && i < form_count; i++) {

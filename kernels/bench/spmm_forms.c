@@ -7,11 +7,16 @@
 
 enum { SEED = 5 };
 
-static enum espl_status upload_dense(const struct espl_spmm_weights *weights, unsigned bits,
+static enum espl_status upload_dense(const struct espl_spmm_form *form,
+                                     const struct espl_spmm_weights *weights, unsigned bits,
                                      const int8_t *codes, struct espl_cuda_matrix **out,
                                      struct espl_error *err)
 {
     struct espl_dense_device layout = {.data = NULL};
+    if (form->layer) {
+        return espl_spmm_layer_upload(weights->layer, codes, weights->cols, bits, ESPL_IEBME_DENSE,
+                                      out, err);
+    }
     enum espl_status status =
         espl_spmm_weights_dense(codes, weights->rows, weights->cols, bits, &layout, err);
     if (status == ESPL_OK) {
@@ -22,24 +27,30 @@ static enum espl_status upload_dense(const struct espl_spmm_weights *weights, un
 }
 
 /* A rival: as many codes of fewer bits, none of them 0. */
-static enum espl_status upload_rival(const struct espl_spmm_weights *weights, unsigned bits,
+static enum espl_status upload_rival(const struct espl_spmm_form *form,
+                                     const struct espl_spmm_weights *weights, unsigned bits,
                                      struct espl_cuda_matrix **out, struct espl_error *err)
 {
     int8_t *codes = NULL;
     enum espl_status status =
         espl_spmm_weights_codes(weights->rows, weights->cols, bits, 0.0, SEED, &codes, err);
     if (status == ESPL_OK) {
-        status = upload_dense(weights, bits, codes, out, err);
+        status = upload_dense(form, weights, bits, codes, out, err);
     }
     free(codes);
     return status;
 }
 
-static enum espl_status upload_sparse(const struct espl_spmm_weights *weights,
+static enum espl_status upload_sparse(const struct espl_spmm_form *form,
+                                      const struct espl_spmm_weights *weights,
                                       enum espl_iebme_areas unit, struct espl_cuda_matrix **out,
                                       struct espl_error *err)
 {
     struct espl_iebme_device layout = {.data = NULL};
+    if (form->layer) {
+        return espl_spmm_layer_upload(weights->layer, weights->codes, weights->cols, weights->bits,
+                                      unit, out, err);
+    }
     enum espl_status status =
         espl_spmm_weights_iebme(weights->codes, weights->rows, weights->cols, unit, &layout, err);
     if (status == ESPL_OK) {
@@ -56,24 +67,25 @@ static enum espl_status make_first(struct espl_spmm_form *form,
     form->sparse = false;
     form->lossless = true;
     if (strcmp(form->name, "dense") == 0) {
-        return upload_dense(weights, weights->bits, weights->codes, &form->copies[0], err);
+        return upload_dense(form, weights, weights->bits, weights->codes, &form->copies[0], err);
     }
     if (strcmp(form->name, "int3") == 0 || strcmp(form->name, "int2") == 0) {
         form->lossless = false;
-        return upload_rival(weights, form->name[3] == '3' ? 3 : 2, &form->copies[0], err);
+        return upload_rival(form, weights, form->name[3] == '3' ? 3 : 2, &form->copies[0], err);
     }
     if (!espl_iebme_areas_parse(form->name, &unit)) {
         return espl_fail(err, ESPL_E_USAGE, "there is no form '%s' of weights", form->name);
     }
     form->sparse = true;
-    return upload_sparse(weights, unit, &form->copies[0], err);
+    return upload_sparse(form, weights, unit, &form->copies[0], err);
 }
 
-enum espl_status espl_spmm_form_make(struct espl_spmm_form *form, const char *name,
+enum espl_status espl_spmm_form_make(struct espl_spmm_form *form, const char *name, bool layer,
                                      const struct espl_spmm_weights *weights, size_t cold_bytes,
                                      struct espl_error *err)
 {
     form->name = name;
+    form->layer = layer;
     enum espl_status status = make_first(form, weights, err);
     if (status != ESPL_OK) {
         return status;

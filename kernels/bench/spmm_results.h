@@ -11,7 +11,7 @@
 
 enum {
     ESPL_SPMM_NAME = 24,
-    ESPL_SPMM_MAX_RESULTS = 16,
+    ESPL_SPMM_MAX_RESULTS = 32,
     ESPL_SPMM_MAX_PEERS = 8,
     ESPL_SPMM_MAX_FORMS = 8
 };
@@ -36,9 +36,22 @@ struct espl_spmm_sweep {
     double chosen_seconds;               /* of the choice in use, timed beside it in the same way */
 };
 
+/** What a result computes: times are compared within one kind. */
+enum espl_spmm_kind {
+    ESPL_SPMM_CODES,    /* int32 sums of INT4 activations and codes of few bits; or a baseline */
+    ESPL_SPMM_LAYER,    /* the layer as Atom has it: scales, INT8 outliers, bias, FP16 results */
+    ESPL_SPMM_QUANTISER /* what makes its activations from FP16 */
+};
+/** "codes", "layer", "quantiser". */
+extern const char *const espl_spmm_kind_names[];
+#define ESPL_SPMM_LAYER_SUFFIX   "+atom"    /* of a layer's name, behind that of its form */
+#define ESPL_SPMM_QUANTISER_NAME "quantise" /* of the quantiser */
+
 /** One subject of a case. A time of 0 was not taken. */
 struct espl_spmm_result {
-    char name[ESPL_SPMM_NAME]; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2, or a baseline's */
+    char name[ESPL_SPMM_NAME]; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2, these with +atom,
+                                  quantise, or a baseline's */
+    enum espl_spmm_kind kind;
     bool ours;
     bool lossless; /* ours: holds the case's codes; others are rivals with fewer bits */
     bool measured;
@@ -56,19 +69,25 @@ struct espl_spmm_case {
     size_t rows;
     size_t cols;
     size_t tokens;
+    unsigned bits;             /* of a code: what `dense` stores of each */
     double sparsity;           /* share of the codes that are 0 */
     enum espl_spmm_mode usual; /* the mode that results are compared in */
     struct espl_spmm_result results[ESPL_SPMM_MAX_RESULTS];
     size_t count;
-    size_t chosen; /* the automatic choice among ours that hold the weights without loss */
-    size_t best;   /* the fastest of these */
+    size_t chosen;       /* the automatic choice among ours that hold the weights without loss */
+    size_t best;         /* the fastest of these */
+    size_t chosen_layer; /* the automatic choice among the layers; count: there is none */
 };
 
 /** Seconds of a result in the usual mode of its case, median; NaN when it was not measured. */
 double espl_spmm_seconds(const struct espl_spmm_case *item, size_t result);
-/** Sets `chosen` (least expected time) and `best` (least measured time) among measured results of
- *  ours without loss; both 0 when there is none. */
+/** Sets `chosen` (least expected time) and `best` (least measured time) among measured products of
+ *  ours without loss, both 0 when there is none; and `chosen_layer`. */
 void espl_spmm_choose(struct espl_spmm_case *item);
+/** The result with this name; item->count when there is none. */
+size_t espl_spmm_find(const struct espl_spmm_case *item, const char *name);
+/** Of a layer: the product of codes in the same form; item->count when there is none. */
+size_t espl_spmm_plain_of(const struct espl_spmm_case *item, size_t layer);
 /** Bytes that the product moves besides its weights: x in 4-bit codes, y in int32. */
 double espl_spmm_operand_bytes(const struct espl_spmm_case *item);
 /** The byte floor: seconds that the fewest bytes of any measured form of ours without loss, with x

@@ -27,33 +27,57 @@ static struct espl_spmm_summary *summary_of(struct espl_spmm_summaries *summarie
     return fresh;
 }
 
-/* Place of a subject; cases need not have the same ones. ESPL_SPMM_MAX_RESULTS: no room. */
+size_t espl_spmm_summary_subject(const struct espl_spmm_summary *summary, const char *name)
+{
+    size_t at = 0;
+    while (at < summary->subjects && strcmp(summary->names[at], name) != 0) {
+        at++;
+    }
+    return at;
+}
+
+/* Place of a subject, a new one if need be: cases need not have the same ones.
+ * ESPL_SPMM_MAX_RESULTS: no room. */
 static size_t subject_of(struct espl_spmm_summary *summary, const char *name)
 {
-    for (size_t i = 0; i < summary->subjects; i++) {
-        if (strcmp(summary->names[i], name) == 0) {
-            return i;
-        }
+    const size_t at = espl_spmm_summary_subject(summary, name);
+    if (at == summary->subjects && at < ESPL_SPMM_MAX_RESULTS) {
+        memcpy(summary->names[at], name, strlen(name) + 1);
+        summary->subjects++;
     }
-    if (summary->subjects < ESPL_SPMM_MAX_RESULTS) {
-        memcpy(summary->names[summary->subjects], name, strlen(name) + 1);
-        return summary->subjects++;
+    return at;
+}
+
+static void add(struct espl_spmm_mean *mean, double ratio)
+{
+    if (isfinite(ratio)) {
+        mean->logs += log(ratio);
+        mean->worst = fmax(mean->worst, ratio);
+        mean->cases++;
     }
-    return ESPL_SPMM_MAX_RESULTS;
 }
 
 static void add_subject(struct espl_spmm_summary *summary, const struct espl_spmm_case *item,
                         size_t result, double chosen)
 {
+    const struct espl_spmm_result *r = &item->results[result];
     const double seconds = espl_spmm_seconds(item, result);
-    const char *name = item->results[result].name;
-    const size_t subject = subject_of(summary, name);
-    if (!isfinite(seconds) || subject == ESPL_SPMM_MAX_RESULTS) {
+    const size_t subject = subject_of(summary, r->name);
+    if (subject == ESPL_SPMM_MAX_RESULTS) {
         return;
     }
-    summary->over[subject] += log(seconds / chosen);
-    summary->over_cases[subject]++;
-    if (strcmp(name, "dense") == 0) {
+    if (r->sweep.tried > 0) {
+        add(&summary->cut[subject], r->sweep.chosen_seconds / r->sweep.seconds);
+    }
+    if (r->kind == ESPL_SPMM_CODES) {
+        add(&summary->over[subject], seconds / chosen);
+    }
+    if (r->kind == ESPL_SPMM_LAYER) {
+        const size_t plain = espl_spmm_plain_of(item, result);
+        add(&summary->layer[subject],
+            plain < item->count ? seconds / espl_spmm_seconds(item, plain) : (double)NAN);
+    }
+    if (strcmp(r->name, "dense") == 0 && isfinite(seconds)) {
         summary->worst_dense = fmax(summary->worst_dense, chosen / seconds);
     }
 }
@@ -67,39 +91,28 @@ void espl_spmm_summaries_add(struct espl_spmm_summaries *summaries,
     if (summary == NULL || !isfinite(chosen)) {
         return;
     }
-    const double regret = chosen / espl_spmm_seconds(item, item->best);
     summary->cases++;
-    summary->regret += log(regret);
-    summary->worst_regret = fmax(summary->worst_regret, regret);
+    add(&summary->regret, chosen / espl_spmm_seconds(item, item->best));
     for (size_t i = 0; i < item->count; i++) {
         add_subject(summary, item, i, chosen);
     }
     const struct espl_spmm_sweep *sweep = &item->results[item->chosen].sweep;
     if (sweep->tried > 0) {
-        const double swept = sweep->chosen_seconds / espl_spmm_swept_seconds(item);
-        summary->swept_cases++;
-        summary->swept_regret += log(swept);
-        summary->worst_swept_regret = fmax(summary->worst_swept_regret, swept);
+        add(&summary->swept, sweep->chosen_seconds / espl_spmm_swept_seconds(item));
     }
 }
 
-/* A geometric mean; NaN of nothing. */
-static double mean(double sum, size_t count)
+double espl_spmm_mean_of(const struct espl_spmm_mean *mean)
 {
-    return count > 0 ? exp(sum / (double)count) : (double)NAN;
+    return mean->cases > 0 ? exp(mean->logs / (double)mean->cases) : (double)NAN;
 }
 
-double espl_spmm_summary_speedup(const struct espl_spmm_summary *summary, size_t subject)
+double espl_spmm_mean_regret(const struct espl_spmm_mean *mean)
 {
-    return mean(summary->over[subject], summary->over_cases[subject]);
+    return espl_spmm_mean_of(mean) - 1.0;
 }
 
-double espl_spmm_summary_regret(const struct espl_spmm_summary *summary)
+double espl_spmm_worst_regret(const struct espl_spmm_mean *mean)
 {
-    return mean(summary->regret, summary->cases) - 1.0;
-}
-
-double espl_spmm_summary_swept_regret(const struct espl_spmm_summary *summary)
-{
-    return mean(summary->swept_regret, summary->swept_cases) - 1.0;
+    return mean->cases > 0 ? mean->worst - 1.0 : (double)NAN;
 }

@@ -1,8 +1,21 @@
-/* Means over the cases of an SpMM bench: speed-ups of the automatic choice, its regret. */
+/* Means over the cases of an SpMM bench: speed-ups of the automatic choice, its regret, what scales
+ * and outliers cost. */
 #ifndef ESPL_BENCH_SPMM_SUMMARY_H
 #define ESPL_BENCH_SPMM_SUMMARY_H
 
 #include "kernels/bench/spmm_results.h"
+
+/** Of ratios of times. */
+struct espl_spmm_mean {
+    double logs;  /* sum of logarithms */
+    double worst; /* the largest ratio; 0 without cases */
+    size_t cases;
+};
+/** Geometric mean; NaN without cases. */
+double espl_spmm_mean_of(const struct espl_spmm_mean *mean);
+/** The same less 1, and the worst less 1: a regret. */
+double espl_spmm_mean_regret(const struct espl_spmm_mean *mean);
+double espl_spmm_worst_regret(const struct espl_spmm_mean *mean);
 
 /** Of the cases with one number of tokens (and one sparsity). */
 struct espl_spmm_summary {
@@ -11,14 +24,13 @@ struct espl_spmm_summary {
     size_t cases;
     size_t subjects;
     char names[ESPL_SPMM_MAX_RESULTS][ESPL_SPMM_NAME];
-    double over[ESPL_SPMM_MAX_RESULTS];       /* sums of logarithms of speed-ups over each */
-    size_t over_cases[ESPL_SPMM_MAX_RESULTS]; /* cases that measured it */
-    double regret;                            /* of the form: choice over best, likewise */
-    double worst_regret;                      /* the largest ratio */
-    double worst_dense;                       /* largest ratio to dense; 0 without dense */
-    size_t swept_cases;
-    double swept_regret; /* of form and cut: choice over the best cut of the best form */
-    double worst_swept_regret;
+    struct espl_spmm_mean over[ESPL_SPMM_MAX_RESULTS]; /* products over the automatic choice */
+    struct espl_spmm_mean
+        layer[ESPL_SPMM_MAX_RESULTS];                 /* layers over the products of their codes */
+    struct espl_spmm_mean cut[ESPL_SPMM_MAX_RESULTS]; /* of a sweep: the cut in use over the best */
+    struct espl_spmm_mean regret;                     /* of the form: choice over best */
+    struct espl_spmm_mean swept; /* of form and cut: choice over the best cut of the best form */
+    double worst_dense;          /* largest ratio of the choice to dense; 0 without dense */
 };
 
 enum { ESPL_SPMM_MAX_SUMMARIES = 256 };
@@ -32,10 +44,7 @@ struct espl_spmm_summaries {
  *  choice was not measured, and one that would be the 257th setting, adds nothing. */
 void espl_spmm_summaries_add(struct espl_spmm_summaries *summaries,
                              const struct espl_spmm_case *item, bool over_sparsities);
-/** Geometric mean of the speed-up over a subject; NaN when no case measured it. */
-double espl_spmm_summary_speedup(const struct espl_spmm_summary *summary, size_t subject);
-/** Geometric means minus 1; NaN without cases. */
-double espl_spmm_summary_regret(const struct espl_spmm_summary *summary);
-double espl_spmm_summary_swept_regret(const struct espl_spmm_summary *summary);
+/** Place of a subject; summary->subjects when no case had it. */
+size_t espl_spmm_summary_subject(const struct espl_spmm_summary *summary, const char *name);
 
 #endif

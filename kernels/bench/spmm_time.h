@@ -7,19 +7,23 @@
 /** Activations and outputs of a shape on the device, for ESPL_SPMM_MAX_TOKENS tokens. */
 struct espl_spmm_operands {
     void *codes, *x, *y;
+    struct espl_spmm_activations layer; /* of the layer, when there is one */
 };
 
-/** Codes are drawn and uploaded; x is packed by espl_cuda_pack_activations(). Errors: NOMEM,
- * MACHINE. */
+/** Codes are drawn and uploaded; x is packed by espl_cuda_pack_activations(). layer: borrowed;
+ * NULL: none. Errors: NOMEM, MACHINE. */
 enum espl_status espl_spmm_operands_make(struct espl_spmm_operands *operands, size_t rows,
-                                         size_t cols, struct espl_error *err);
+                                         size_t cols, const struct espl_spmm_layer *layer,
+                                         struct espl_error *err);
 void espl_spmm_operands_free(struct espl_spmm_operands *operands);
 
 /** A product of a form; launch() reads the copies in turn. */
 struct espl_spmm_product {
     const struct espl_spmm_form *form;
     struct espl_cuda_spmm *spmm;
-    struct espl_cuda_spmm_operands operands;
+    const struct espl_spmm_operands *operands;
+    size_t rows;
+    size_t tokens;
 };
 
 /** launch() of struct espl_cuda_subject; self: a struct espl_spmm_product. */

@@ -10,8 +10,7 @@
 
 enum { PIECE_ROWS = 256, SLICE = 512 };
 
-/* SplitMix64 [Steele, Lea, Flood 2014]: one word a weight is all that is needed here. */
-static uint64_t next_word(uint64_t *state)
+uint64_t espl_spmm_random_word(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -26,7 +25,7 @@ static void fill_rows(int8_t *codes, size_t count, unsigned bits, double sparsit
     const uint32_t span = (1u << bits) - 1u; /* codes that are not 0 */
     const int lowest = -(1 << (bits - 1u));
     for (size_t i = 0; i < count; i++) {
-        const uint64_t word = next_word(&state);
+        const uint64_t word = espl_spmm_random_word(&state);
         const int code = lowest + (int)((word >> 32) * span >> 32);
         codes[i] = (uint32_t)word < limit ? 0 : (int8_t)(code >= 0 ? code + 1 : code);
     }

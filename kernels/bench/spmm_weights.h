@@ -5,6 +5,8 @@
 #include "espalier/dense_device.h"
 #include "espalier/iebme.h"
 
+/** SplitMix64 [Steele, Lea, Flood 2014]: the next word of a stream. Any state starts one. */
+uint64_t espl_spmm_random_word(uint64_t *state);
 /** codes (rows, cols): each 0 with probability `sparsity`, otherwise one of the other codes of
  *  `bits` bits; rows of 256 have a random stream of their own, so threads do not change them. */
 enum espl_status espl_spmm_weights_codes(size_t rows, size_t cols, unsigned bits, double sparsity,

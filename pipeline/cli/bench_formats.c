@@ -45,7 +45,10 @@ struct figures {
 static enum espl_status read_options(struct bench *bench, struct espl_error *err)
 {
     uint64_t tokens = 0;
-    bench->bits = (unsigned)(espl_args_value(bench->cli->args, "bits", "4")[0] - '0');
+    bench->bits = espl_bench_bits(bench->cli);
+    if (bench->bits == 3) {
+        return espl_fail(err, ESPL_E_USAGE, "bench formats takes codes of 2, 4 or 8 bits, not 3");
+    }
     enum espl_status status = espl_bench_count(bench->cli, "tokens", 8, MOST_TOKENS, &tokens, err);
     bench->tokens = (double)tokens;
     if (status == ESPL_OK) {

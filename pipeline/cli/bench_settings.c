@@ -100,3 +100,8 @@ enum espl_status espl_bench_counts_of(const struct espl_cli *cli, const char *op
     free(texts);
     return status;
 }
+
+unsigned espl_bench_bits(const struct espl_cli *cli)
+{
+    return (unsigned)(espl_args_value(cli->args, "bits", "4")[0] - '0');
+}

@@ -27,6 +27,8 @@ enum espl_status espl_bench_shapes_of(const struct espl_cli *cli,
 enum espl_status espl_bench_shares_of(const struct espl_cli *cli, const double *usual,
                                       size_t usual_count, double *shares, size_t *count,
                                       struct espl_error *err);
+/** Value of --bits, one digit; 4 when it is not given. */
+unsigned espl_bench_bits(const struct espl_cli *cli);
 /** Values of a repeatable option of whole numbers, 1 to highest. Likewise. */
 enum espl_status espl_bench_counts_of(const struct espl_cli *cli, const char *option,
                                       const size_t *usual, size_t usual_count, size_t highest,

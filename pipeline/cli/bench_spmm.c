@@ -8,6 +8,7 @@
 #include "espalier/cuda_probe.h"
 #include "kernels/bench/spmm_cpu.h"
 #include "kernels/bench/spmm_weights.h"
+#include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/tuning_file.h"
 
 #include <stdlib.h>
@@ -18,22 +19,46 @@ enum { CPU_LAUNCHES = 4, SEED = 5 };
 struct spmm_bench {
     struct espl_cli *cli;
     struct espl_spmm_settings settings;
+    struct espl_spmm_model model;
     struct espl_bench_record record;
     struct espl_spmm_tuning tuning;
 };
 
-static enum espl_status take_case(const struct espl_spmm_case *item, void *self,
-                                  struct espl_error *err)
+/* matrix: of a model; NULL for random weights. */
+static enum espl_status take_matrix(const struct espl_spmm_case *item,
+                                    const struct espl_bench_matrix *matrix, void *self,
+                                    struct espl_error *err)
 {
     struct spmm_bench *bench = self;
     if (*bench->cli->stop_signal != 0) {
         return espl_fail(err, ESPL_E_CANCELLED, "stopped after %zu cases", bench->record.count);
     }
-    enum espl_status status = espl_bench_record_add(&bench->record, item, NULL, err);
+    enum espl_status status = espl_bench_record_add(&bench->record, item, matrix, err);
     if (status == ESPL_OK && bench->settings.tune_file != NULL) {
         status = espl_spmm_tuning_take(&bench->tuning, item, err);
     }
     return status;
+}
+
+static enum espl_status take_case(const struct espl_spmm_case *item, void *self,
+                                  struct espl_error *err)
+{
+    return take_matrix(item, NULL, self, err);
+}
+
+static enum espl_status measure_model(struct spmm_bench *bench,
+                                      const struct espl_spmm_bench_options *cuda,
+                                      const struct espl_spmm_cpu_options *cpu,
+                                      struct espl_error *err)
+{
+    const struct espl_deploy_bench deploy = {.cuda = cuda,
+                                             .cpu = cpu,
+                                             .ceiling = &bench->record.ceiling,
+                                             .tokens = bench->settings.tokens,
+                                             .token_count = bench->settings.token_count,
+                                             .done = take_matrix,
+                                             .self = bench};
+    return espl_deploy_measure(&deploy, bench->model.model, &bench->model.matrices, err);
 }
 
 /* ---- CUDA ---- */
@@ -74,6 +99,19 @@ static enum espl_status open_cuda(struct spmm_bench *bench, struct espl_error *e
     return status;
 }
 
+static enum espl_status cuda_shapes(struct spmm_bench *bench, struct espl_error *err)
+{
+    const struct espl_spmm_settings *settings = &bench->settings;
+    enum espl_status status = ESPL_OK;
+    for (size_t i = 0; status == ESPL_OK && i < settings->size_count; i++) {
+        status = espl_spmm_bench_shape(
+            &settings->options, &bench->record.ceiling, settings->sizes[i].rows,
+            settings->sizes[i].cols, settings->sparsities, settings->sparsity_count,
+            settings->tokens, settings->token_count, take_case, bench, err);
+    }
+    return status;
+}
+
 static enum espl_status run_cuda(struct spmm_bench *bench, struct espl_error *err)
 {
     const struct espl_spmm_settings *settings = &bench->settings;
@@ -82,11 +120,9 @@ static enum espl_status run_cuda(struct spmm_bench *bench, struct espl_error *er
         return espl_spmm_ablation_run(bench->cli, settings, bench->record.device,
                                       &bench->record.ceiling, err);
     }
-    for (size_t i = 0; status == ESPL_OK && i < settings->size_count; i++) {
-        status = espl_spmm_bench_shape(
-            &settings->options, &bench->record.ceiling, settings->sizes[i].rows,
-            settings->sizes[i].cols, settings->sparsities, settings->sparsity_count,
-            settings->tokens, settings->token_count, take_case, bench, err);
+    if (status == ESPL_OK) {
+        status = settings->model != NULL ? measure_model(bench, &settings->options, NULL, err)
+                                         : cuda_shapes(bench, err);
     }
     if (status == ESPL_OK && settings->tune_file != NULL) {
         status = espl_tuning_write(settings->tune_file, bench->record.device, &bench->tuning, err);
@@ -102,15 +138,30 @@ static enum espl_status cpu_shape(struct spmm_bench *bench,
                                   struct espl_error *err)
 {
     int8_t *codes = NULL;
-    enum espl_status status =
-        espl_spmm_weights_codes(size->rows, size->cols, 4, sparsity, SEED, &codes, err);
-    const struct espl_spmm_weights weights = {size->rows, size->cols, 4, sparsity, codes};
+    enum espl_status status = espl_spmm_weights_codes(
+        size->rows, size->cols, bench->settings.options.bits, sparsity, SEED, &codes, err);
+    const struct espl_spmm_weights weights = {size->rows, size->cols, bench->settings.options.bits,
+                                              sparsity,   codes,      NULL};
     if (status == ESPL_OK) {
         status =
             espl_spmm_cpu_matrix(options, &bench->record.ceiling, &weights, bench->settings.tokens,
                                  bench->settings.token_count, take_case, bench, err);
     }
     free(codes);
+    return status;
+}
+
+static enum espl_status cpu_shapes(struct spmm_bench *bench,
+                                   const struct espl_spmm_cpu_options *options,
+                                   struct espl_error *err)
+{
+    const struct espl_spmm_settings *settings = &bench->settings;
+    enum espl_status status = ESPL_OK;
+    for (size_t i = 0; status == ESPL_OK && i < settings->size_count; i++) {
+        for (size_t s = 0; status == ESPL_OK && s < settings->sparsity_count; s++) {
+            status = cpu_shape(bench, options, &settings->sizes[i], settings->sparsities[s], err);
+        }
+    }
     return status;
 }
 
@@ -129,10 +180,9 @@ static enum espl_status run_cpu(struct spmm_bench *bench, struct espl_error *err
     if (status == ESPL_OK) {
         status = espl_spmm_cpu_ceiling(options.backend, &bench->record.ceiling, err);
     }
-    for (size_t i = 0; status == ESPL_OK && i < settings->size_count; i++) {
-        for (size_t s = 0; status == ESPL_OK && s < settings->sparsity_count; s++) {
-            status = cpu_shape(bench, &options, &settings->sizes[i], settings->sparsities[s], err);
-        }
+    if (status == ESPL_OK) {
+        status = settings->model != NULL ? measure_model(bench, NULL, &options, err)
+                                         : cpu_shapes(bench, &options, err);
     }
     espl_backend_close(options.backend);
     return status;
@@ -179,6 +229,10 @@ enum espl_status espl_bench_spmm(struct espl_cli *cli, struct espl_error *err)
     bench->record.repeats = bench->settings.options.repeats;
     bench->record.launches = bench->settings.options.launches;
     bench->record.swept = bench->settings.options.sweep;
+    bench->record.over_sparsities = bench->settings.model != NULL;
+    if (status == ESPL_OK) {
+        status = espl_spmm_model_open(cli, &bench->settings, &bench->model, err);
+    }
     if (status == ESPL_OK) {
         status = bench->settings.cpu ? run_cpu(bench, err) : run_cuda(bench, err);
     }
@@ -187,6 +241,7 @@ enum espl_status espl_bench_spmm(struct espl_cli *cli, struct espl_error *err)
     }
     espl_bench_record_free(&bench->record);
     espl_spmm_tuning_free(&bench->tuning);
+    espl_spmm_model_close(&bench->model);
     espl_spmm_settings_free(&bench->settings);
     free(bench);
     return status;

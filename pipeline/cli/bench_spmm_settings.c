@@ -3,12 +3,13 @@
 
 #include "cli/options.h"
 #include "kernels/bench/spmm_cpu.h"
+#include "stages/deploy_bench/deploy_measure.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIDE = 131071, REPEATS = 11, LAUNCHES = 24 };
+enum { MOST_SIDE = 131071, REPEATS = 11, LAUNCHES = 24, GROUP = 128, OUTLIERS = 128 };
 
 /* Weight shapes of LLaMA2-7B and 13B, OPT-13B, Qwen2-7B and LLaMA3-8B, each once. */
 static const struct espl_bench_size corpus[] = {
@@ -125,9 +126,87 @@ static enum espl_status read_numbers(const struct espl_cli *cli,
     if (status == ESPL_OK) {
         status = espl_bench_count(cli, "repeats", REPEATS, ESPL_CUDA_MAX_REPEATS, &repeats, err);
     }
+    settings->options.bits = espl_bench_bits(cli);
     settings->options.repeats = (size_t)repeats;
     settings->options.launches = LAUNCHES;
     return status;
+}
+
+/* A number of columns, or 0. */
+static enum espl_status read_columns(const struct espl_cli *cli, const char *option,
+                                     size_t fallback, size_t *out, struct espl_error *err)
+{
+    const char *text = espl_args_value(cli->args, option, NULL);
+    int64_t value = 0;
+    *out = fallback;
+    if (text == NULL) {
+        return ESPL_OK;
+    }
+    if (!espl_parse_int(text, &value) || value < 0 || value > MOST_SIDE) {
+        return espl_fail(err, ESPL_E_USAGE, "--%s must be an integer from 0 to %d, got '%s'",
+                         option, (int)MOST_SIDE, text);
+    }
+    *out = (size_t)value;
+    return ESPL_OK;
+}
+
+/* --atom, and what its layers are made of. All shapes must have it. */
+static enum espl_status read_layers(const struct espl_cli *cli, struct espl_spmm_settings *settings,
+                                    struct espl_error *err)
+{
+    struct espl_spmm_bench_options *options = &settings->options;
+    options->atom = espl_args_has(cli->args, "atom");
+    if (!options->atom &&
+        (espl_args_has(cli->args, "group") || espl_args_has(cli->args, "outliers"))) {
+        espl_fail(err, ESPL_E_USAGE, "--group and --outliers are about the layers of --atom");
+        return espl_hint(err, "give --atom, too");
+    }
+    enum espl_status status = read_columns(cli, "group", GROUP, &options->group, err);
+    if (status == ESPL_OK) {
+        status = read_columns(cli, "outliers", OUTLIERS, &options->outliers, err);
+    }
+    for (size_t i = 0;
+         status == ESPL_OK && options->atom && settings->model == NULL && i < settings->size_count;
+         i++) {
+        const struct espl_bench_size *size = &settings->sizes[i];
+        status =
+            espl_spmm_layer_check(size->rows, size->cols, options->group, options->outliers, err);
+        if (status != ESPL_OK) {
+            espl_context(err, "making a layer of %zux%zu", size->rows, size->cols);
+            espl_hint(err, "--group=0 is one scale a row, --outliers=0 a layer without outliers");
+            status = ESPL_E_USAGE;
+        }
+    }
+    return status;
+}
+
+/* A model says itself which shapes, sparsities and layers it has. */
+static enum espl_status check_model(const struct espl_cli *cli,
+                                    const struct espl_spmm_settings *settings,
+                                    struct espl_error *err)
+{
+    static const char *const options[] = {"shape", "sparsity", "bits",
+                                          "group", "outliers", "ablation"};
+    for (size_t i = 0; settings->model != NULL && i < sizeof options / sizeof options[0]; i++) {
+        if (espl_args_has(cli->args, options[i])) {
+            espl_fail(err, ESPL_E_USAGE, "--%s is about random weights, not about a model",
+                      options[i]);
+            return espl_hint(err, "leave out --%s, or '%s'", options[i], settings->model);
+        }
+    }
+    return ESPL_OK;
+}
+
+/* Bits that the device has kernels for; a model's are looked at when it is opened. */
+static enum espl_status check_bits(const struct espl_spmm_settings *settings,
+                                   struct espl_error *err)
+{
+    const enum espl_status status =
+        settings->model != NULL
+            ? ESPL_OK
+            : espl_deploy_check_bits(settings->options.bits, settings->cpu,
+                                     espl_spmm_dense_only(&settings->options), err);
+    return status == ESPL_OK ? status : ESPL_E_USAGE;
 }
 
 /* Options that ask for what the CPU has not, or for two things at a time. */
@@ -135,16 +214,17 @@ static enum espl_status check(const struct espl_spmm_settings *settings, struct 
 {
     const struct espl_spmm_bench_options *options = &settings->options;
     if (settings->cpu && (options->sweep || settings->tuning_file != NULL || settings->ablation ||
-                          settings->library_count > 0)) {
+                          options->atom || settings->library_count > 0)) {
         espl_fail(err, ESPL_E_USAGE,
-                  "--sweep, --tune, --tuning, --ablation and --baseline-library are about CUDA "
-                  "devices, not --backend cpu");
+                  "--atom, --sweep, --tune, --tuning, --ablation and --baseline-library are about "
+                  "CUDA devices, not --backend cpu");
         return espl_hint(err, "leave out --backend");
     }
-    if (settings->ablation && (options->sweep || settings->artifact_file != NULL)) {
+    if (settings->ablation &&
+        (options->sweep || options->atom || settings->artifact_file != NULL)) {
         espl_fail(err, ESPL_E_USAGE,
-                  "--ablation has no sweep or artifact: it stands instead of the cases");
-        return espl_hint(err, "leave out --sweep, --tune and --output");
+                  "--ablation has no sweep, layers or artifact: it stands instead of the cases");
+        return espl_hint(err, "leave out --sweep, --tune, --atom and --output");
     }
     if (settings->tune_file != NULL && settings->tuning_file != NULL) {
         espl_fail(err, ESPL_E_USAGE, "--tune writes stored choices and --tuning uses them");
@@ -159,6 +239,7 @@ enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
 {
     const char *backend = espl_args_value(cli->args, "backend", "cuda");
     memset(settings, 0, sizeof *settings);
+    settings->model = cli->args->positional_count > 1 ? cli->args->positional[1] : NULL;
     settings->cpu = strcmp(backend, "cpu") == 0;
     settings->tune_file = espl_args_value(cli->args, "tune", NULL);
     settings->tuning_file = espl_args_value(cli->args, "tuning", NULL);
@@ -170,7 +251,10 @@ enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
     if (strcmp(backend, "ref") == 0) {
         return espl_fail(err, ESPL_E_USAGE, "bench spmm times the backends cuda and cpu, not ref");
     }
-    enum espl_status status = read_numbers(cli, settings, err);
+    enum espl_status status = check_model(cli, settings, err);
+    if (status == ESPL_OK) {
+        status = read_numbers(cli, settings, err);
+    }
     if (status == ESPL_OK) {
         status = read_forms(cli, settings, err);
     }
@@ -179,6 +263,12 @@ enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
     }
     if (status == ESPL_OK) {
         status = load_libraries(cli, settings, err);
+    }
+    if (status == ESPL_OK) {
+        status = read_layers(cli, settings, err);
+    }
+    if (status == ESPL_OK) {
+        status = check_bits(settings, err);
     }
     return status == ESPL_OK ? check(settings, err) : status;
 }

@@ -31,9 +31,9 @@ static const struct espl_option bench_options[] = {
      .help = "formats, spmm: share of weights that are 0 (default 0.3, 0.4 to 0.7)",
      .repeatable = true},
     {.name = "bits",
-     .argument = "2|4|8",
+     .argument = "2|3|4|8",
      .complete = ESPL_COMPLETE_CHOICE,
-     .help = "formats: bits of a code (default 4)"},
+     .help = "formats, spmm: bits of a code (default 4)"},
     {.name = "tokens",
      .argument = "N",
      .help = "formats, spmm, nm: activation columns (default 8; 1 to 32; 197)",
@@ -73,6 +73,12 @@ static const struct espl_option bench_options[] = {
      .complete = ESPL_COMPLETE_FILE,
      .help = "spmm: one more baseline (docs/kernels/baselines.md)",
      .repeatable = true},
+    {.name = "atom",
+     .help = "spmm: also layers with scales, INT8 outliers and bias, and their quantiser"},
+    {.name = "group",
+     .argument = "COLUMNS",
+     .help = "spmm --atom: columns of a scale; 0 = all (default 128)"},
+    {.name = "outliers", .argument = "COLUMNS", .help = "spmm --atom: INT8 columns (default 128)"},
     {.name = "sweep", .help = "spmm: try every way to cut a product, too, and show the regret"},
     {.name = "tune",
      .argument = "FILE",
@@ -129,9 +135,11 @@ const struct espl_bench espl_benches[] = {
     {"search", "strategies of budget-search compared on the artifacts of a job", "[JOB]", 1,
      "backend threads speedup seeds evaluations pictures holdout overshoot refine",
      espl_bench_search},
-    {"spmm", "products of few tokens on a CUDA device beside other libraries'", "", 0,
-     "backend threads shape sparsity tokens form repeats baseline baseline-library all sweep tune "
-     "tuning ablation output svg",
+    {"spmm", "products of few tokens on a CUDA device beside other libraries'",
+     "[FILE|KEY|JOB:STAGE]", 1,
+     "backend threads shape sparsity bits tokens form repeats baseline baseline-library all atom "
+     "group "
+     "outliers sweep tune tuning ablation output svg",
      espl_bench_spmm},
     {NULL, NULL, NULL, 0, NULL, NULL},
 };
@@ -250,9 +258,10 @@ const struct espl_command espl_command_bench = {
     .min_positional = 0,
     .max_positional = 2,
     .options = bench_options,
-    .description =
-        "Without NAME: lists the benches. `bench forward` and `bench quantize` take a model "
-        "artifact; without one\nthey build a model with random weights in the shape of a sample "
-        "model. Nothing is stored but what an option names.",
+    .description = "Without NAME: lists the benches. `bench forward`, `bench quantize` and `bench "
+                   "spmm` take a "
+                   "model artifact;\nwithout one they use random weights, in the shape of a sample "
+                   "model or in "
+                   "those of --shape. Nothing is\nstored but what an option names.",
     .run = run_bench,
 };

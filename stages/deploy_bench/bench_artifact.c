@@ -89,7 +89,8 @@ static void fill_result(const struct espl_spmm_result *r, size_t row, struct col
     const uint64_t choice[CHOICE_MEMBERS] = {c->warps, c->splits, c->window, c->stages, c->parts};
     memcpy(out->choice + row * CHOICE_MEMBERS, choice, sizeof choice);
     out->bytes[row] = r->bytes;
-    out->expected[row] = r->measured && r->ours ? r->expected : (double)NAN;
+    out->expected[row] =
+        r->measured && r->ours && r->kind != ESPL_SPMM_QUANTISER ? r->expected : (double)NAN;
     for (size_t mode = 0; mode < ESPL_SPMM_MODES; mode++) {
         const struct espl_cuda_time *time = &r->times[mode];
         double *to = out->seconds + (row * ESPL_SPMM_MODES + mode) * TIMES;

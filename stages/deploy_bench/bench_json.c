@@ -46,21 +46,34 @@ static json_t *result_json(const struct espl_bench_record *record,
 {
     const struct espl_spmm_result *r = &item->results[index];
     if (!r->measured) {
-        return json_pack("{s:s, s:b, s:s}", "name", r->name, "measured", 0, "why", r->why);
+        return json_pack("{s:s, s:s, s:b, s:s}", "name", r->name, "kind",
+                         espl_spmm_kind_names[r->kind], "measured", 0, "why", r->why);
     }
     const double seconds = espl_spmm_seconds(item, index);
     const double rate = (double)r->bytes / seconds;
     const double copy = record->ceiling.copy_bytes_a_second;
-    json_t *row =
-        json_pack("{s:s, s:b, s:b, s:I, s:f, s:f, s:f, s:o}", "name", r->name, "measured", 1,
-                  "cold", (int)r->cold, "weight_bytes", (json_int_t)r->bytes, "bits_per_weight",
-                  8.0 * (double)r->bytes / ((double)item->rows * (double)item->cols),
-                  "bytes_per_second", rate, "share_of_copy", rate / copy, "share_of_floor",
-                  real_json(espl_spmm_floor_seconds(item, copy) / seconds));
+    json_t *row = json_pack("{s:s, s:s, s:b, s:b}", "name", r->name, "kind",
+                            espl_spmm_kind_names[r->kind], "measured", 1, "cold", (int)r->cold);
+    if (row != NULL && r->kind != ESPL_SPMM_QUANTISER) {
+        const double bits = 8.0 * (double)r->bytes / ((double)item->rows * (double)item->cols);
+        (void)json_object_set_new(row, "weight_bytes", json_integer((json_int_t)r->bytes));
+        (void)json_object_set_new(row, "bits_per_weight", real_json(bits));
+        (void)json_object_set_new(row, "bytes_per_second", real_json(rate));
+        (void)json_object_set_new(row, "share_of_copy", real_json(rate / copy));
+        (void)json_object_set_new(row, "share_of_floor",
+                                  real_json(espl_spmm_floor_seconds(item, copy) / seconds));
+    }
+    if (row != NULL && r->kind == ESPL_SPMM_LAYER) {
+        const size_t plain = espl_spmm_plain_of(item, index);
+        (void)json_object_set_new(row, "over_codes",
+                                  plain < item->count
+                                      ? real_json(seconds / espl_spmm_seconds(item, plain))
+                                      : json_null());
+    }
     for (int mode = 0; row != NULL && mode < ESPL_SPMM_MODES; mode++) {
         (void)json_object_set_new(row, espl_spmm_mode_names[mode], time_json(&r->times[mode]));
     }
-    if (row != NULL && r->ours) {
+    if (row != NULL && r->ours && r->kind != ESPL_SPMM_QUANTISER) {
         add_ours(row, r);
     }
     return row;
@@ -74,13 +87,13 @@ static json_t *case_json(const struct espl_bench_record *record,
     for (size_t i = 0; i < item->count; i++) {
         (void)json_array_append_new(results, result_json(record, item, i));
     }
-    json_t *row =
-        json_pack("{s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:o}", "rows", (json_int_t)item->rows,
-                  "cols", (json_int_t)item->cols, "tokens", (json_int_t)item->tokens, "sparsity",
-                  item->sparsity, "chosen", item->results[item->chosen].name, "best",
-                  item->results[item->best].name, "floor_seconds",
-                  real_json(espl_spmm_floor_seconds(item, record->ceiling.copy_bytes_a_second)),
-                  "results", results);
+    json_t *row = json_pack(
+        "{s:I, s:I, s:I, s:i, s:f, s:s, s:s, s:o, s:o}", "rows", (json_int_t)item->rows, "cols",
+        (json_int_t)item->cols, "tokens", (json_int_t)item->tokens, "code_bits", (int)item->bits,
+        "sparsity", item->sparsity, "chosen", item->results[item->chosen].name, "best",
+        item->results[item->best].name, "floor_seconds",
+        real_json(espl_spmm_floor_seconds(item, record->ceiling.copy_bytes_a_second)), "results",
+        results);
     if (row != NULL && entry->matrix.module[0] != '\0') {
         (void)json_object_set_new(row, "module", json_string(entry->matrix.module));
         (void)json_object_set_new(row, "stored_as", json_string(entry->matrix.stored_as));
@@ -89,23 +102,42 @@ static json_t *case_json(const struct espl_bench_record *record,
     return row;
 }
 
-static json_t *summary_json(const struct espl_spmm_summary *s)
+/* {subject: mean} of the subjects that have one. */
+static json_t *means_json(const struct espl_spmm_summary *s, const struct espl_spmm_mean *means)
 {
-    json_t *over = json_object();
+    json_t *object = json_object();
     for (size_t k = 0; k < s->subjects; k++) {
-        if (s->over_cases[k] > 0) {
-            (void)json_object_set_new(over, s->names[k],
-                                      real_json(espl_spmm_summary_speedup(s, k)));
+        if (means[k].cases > 0) {
+            (void)json_object_set_new(object, s->names[k], real_json(espl_spmm_mean_of(&means[k])));
         }
     }
-    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o}", "tokens",
+    return object;
+}
+
+static json_t *cuts_json(const struct espl_spmm_summary *s)
+{
+    json_t *object = json_object();
+    for (size_t k = 0; k < s->subjects; k++) {
+        if (s->cut[k].cases > 0) {
+            (void)json_object_set_new(object, s->names[k],
+                                      json_pack("{s:f, s:f}", "regret",
+                                                espl_spmm_mean_regret(&s->cut[k]), "worst_regret",
+                                                espl_spmm_worst_regret(&s->cut[k])));
+        }
+    }
+    return object;
+}
+
+static json_t *summary_json(const struct espl_spmm_summary *s)
+{
+    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "tokens",
                      (json_int_t)s->tokens, "sparsity", real_json(s->sparsity), "cases",
-                     (json_int_t)s->cases, "speedup_over", over, "regret",
-                     real_json(espl_spmm_summary_regret(s)), "worst_regret",
-                     s->cases > 0 ? json_real(s->worst_regret - 1.0) : json_null(),
-                     "worst_over_dense", s->worst_dense, "swept_regret",
-                     real_json(espl_spmm_summary_swept_regret(s)), "worst_swept_regret",
-                     s->swept_cases > 0 ? json_real(s->worst_swept_regret - 1.0) : json_null());
+                     (json_int_t)s->cases, "speedup_over", means_json(s, s->over),
+                     "layer_over_codes", means_json(s, s->layer), "cuts", cuts_json(s), "regret",
+                     real_json(espl_spmm_mean_regret(&s->regret)), "worst_regret",
+                     real_json(espl_spmm_worst_regret(&s->regret)), "worst_over_dense",
+                     s->worst_dense, "swept_regret", real_json(espl_spmm_mean_regret(&s->swept)),
+                     "worst_swept_regret", real_json(espl_spmm_worst_regret(&s->swept)));
 }
 
 static json_t *head_json(const struct espl_bench_record *record)

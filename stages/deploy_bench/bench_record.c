@@ -58,6 +58,58 @@ size_t espl_bench_record_subjects(const struct espl_bench_record *record,
     return count;
 }
 
+struct espl_bench_totals espl_bench_record_totals(const struct espl_bench_record *record,
+                                                  size_t tokens)
+{
+    struct espl_bench_totals totals = {0.0, 0.0, 0.0, 0.0};
+    for (size_t e = 0; e < record->count; e++) {
+        const struct espl_spmm_case *item = &record->entries[e].item;
+        const double modules = (double)record->entries[e].matrix.modules;
+        if (item->tokens == tokens) {
+            totals.seconds += modules * espl_spmm_seconds(item, item->chosen);
+            totals.layer_seconds += modules * (item->chosen_layer < item->count
+                                                   ? espl_spmm_seconds(item, item->chosen_layer)
+                                                   : (double)NAN);
+            totals.floor_seconds +=
+                modules * espl_spmm_floor_seconds(item, record->ceiling.copy_bytes_a_second);
+            totals.bytes += modules * (double)item->results[item->chosen].bytes;
+        }
+    }
+    return totals;
+}
+
+bool espl_bench_record_of_model(const struct espl_bench_record *record)
+{
+    return record->count > 0 && record->entries[0].matrix.module[0] != '\0';
+}
+
+enum espl_spmm_kind espl_bench_record_kind(const struct espl_bench_record *record, const char *name)
+{
+    for (size_t e = 0; e < record->count; e++) {
+        const struct espl_spmm_case *item = &record->entries[e].item;
+        const size_t at = espl_spmm_find(item, name);
+        if (at < item->count) {
+            return item->results[at].kind;
+        }
+    }
+    return ESPL_SPMM_CODES;
+}
+
+size_t espl_bench_record_missing(const struct espl_bench_record *record, const char *name,
+                                 const char **why)
+{
+    size_t missing = 0;
+    for (size_t e = 0; e < record->count; e++) {
+        const struct espl_spmm_case *item = &record->entries[e].item;
+        const size_t at = espl_spmm_find(item, name);
+        if (at < item->count && !item->results[at].measured) {
+            missing++;
+            *why = item->results[at].why;
+        }
+    }
+    return missing;
+}
+
 /* ---- figures ---- */
 
 /* "512x3584 50 %", and where it stands in a model. */
@@ -68,6 +120,12 @@ static void describe(const struct espl_bench_entry *entry, const char *subject, 
     (void)snprintf(text, size, "%s%s%zux%zu %.0f %%%s%s", subject, subject[0] != '\0' ? " " : "",
                    item->rows, item->cols, 100.0 * item->sparsity,
                    entry->matrix.module[0] != '\0' ? " " : "", entry->matrix.module);
+}
+
+/* What the paper compares with, and what bits alone are worth: other libraries, dense, 1x1. */
+static bool is_baseline(const struct espl_spmm_result *result)
+{
+    return !result->ours || strcmp(result->name, "dense") == 0 || strcmp(result->name, "1x1") == 0;
 }
 
 static enum espl_status speedups(const struct espl_bench_entry *entry, espl_bench_figure_fn *take,
@@ -81,7 +139,7 @@ static enum espl_status speedups(const struct espl_bench_entry *entry, espl_benc
         const double speedup = espl_spmm_seconds(item, i) / chosen;
         char series[ESPL_SPMM_NAME + 16];
         char subject[ESPL_BENCH_MODULE + 64];
-        if (!isfinite(speedup) || (result->ours && strcmp(result->name, "dense") != 0)) {
+        if (!isfinite(speedup) || result->kind != ESPL_SPMM_CODES || !is_baseline(result)) {
             continue;
         }
         (void)snprintf(series, sizeof series, "speedup_over_%s", result->name);
@@ -99,7 +157,7 @@ static enum espl_status roofline(const struct espl_bench_entry *entry, espl_benc
     for (size_t i = 0; status == ESPL_OK && i < item->count; i++) {
         char subject[ESPL_BENCH_MODULE + 96];
         const double rate = espl_spmm_rate(item, i);
-        if (!isfinite(rate)) {
+        if (!isfinite(rate) || item->results[i].kind == ESPL_SPMM_QUANTISER) {
             continue;
         }
         describe(entry, item->results[i].name, subject, sizeof subject);

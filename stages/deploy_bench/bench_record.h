@@ -56,13 +56,31 @@ enum espl_status espl_bench_record_write(const struct espl_bench_record *record,
 size_t espl_bench_record_subjects(const struct espl_bench_record *record,
                                   const char *names[ESPL_SPMM_MAX_RESULTS]);
 
+/** Of one pass through all linears of a model, each with the automatic choice. */
+struct espl_bench_totals {
+    double seconds;
+    double layer_seconds; /* with scales and outliers; NaN when one was not measured */
+    double floor_seconds;
+    double bytes; /* of the weights */
+};
+struct espl_bench_totals espl_bench_record_totals(const struct espl_bench_record *record,
+                                                  size_t tokens);
+/** Are the cases linears of a model? */
+bool espl_bench_record_of_model(const struct espl_bench_record *record);
+/** What a subject computes. */
+enum espl_spmm_kind espl_bench_record_kind(const struct espl_bench_record *record,
+                                           const char *name);
+/** In how many cases a subject has no measurement; *why <- the reason of the last of them. */
+size_t espl_bench_record_missing(const struct espl_bench_record *record, const char *name,
+                                 const char **why);
+
 /** One point of a drawing: series as in a report's layer metrics. Errors end the walk. */
 typedef enum espl_status espl_bench_figure_fn(void *user, const char *series, size_t tokens,
                                               const char *subject, double value,
                                               struct espl_error *err);
 /** Calls `take` for the points of the report's drawings: "speedup_over_<baseline>" (of the
- * automatic choice, for other libraries and dense), "roofline_intensity" and "roofline_rate"
- * (operations a byte and a second of all subjects). Errors: those of take. */
+ * automatic choice, for other libraries, dense and 1x1), "roofline_intensity" and "roofline_rate"
+ * (operations a byte and a second of all products). Errors: those of take. */
 enum espl_status espl_bench_record_figures(const struct espl_bench_record *record,
                                            espl_bench_figure_fn *take, void *user,
                                            struct espl_error *err);

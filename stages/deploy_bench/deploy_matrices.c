@@ -5,6 +5,7 @@
 #include "stages/encode_common/coded_linear.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct espl_deploy_matrix *find_like(struct espl_deploy_matrices *matrices,
@@ -69,25 +70,56 @@ enum espl_status espl_deploy_find(struct espl_model *model, struct espl_deploy_m
     return status;
 }
 
+/* The linear as the CUDA kernels take layers. An input that already stands in its order is not
+ * gathered. */
+static struct espl_spmm_layer layer_of(const struct espl_quant_linear *linear,
+                                       const struct espl_quant_scheme *scheme)
+{
+    return (struct espl_spmm_layer){.shape = {.tokens = 1,
+                                              .in = linear->in,
+                                              .out = linear->out,
+                                              .group_size = linear->group_size,
+                                              .outliers = linear->outliers,
+                                              .rows_per_scale = linear->rows_per_scale,
+                                              .weight_bits = linear->weight_bits,
+                                              .activation_bits = scheme->activation_bits},
+                                    .weights = {.scales = linear->scales,
+                                                .outlier_codes = linear->outlier_codes,
+                                                .outlier_scales = linear->outlier_scales,
+                                                .bias = linear->bias},
+                                    .order = linear->gathered ? NULL : linear->order,
+                                    .row_of = linear->row_order};
+}
+
 enum espl_status espl_deploy_read(struct espl_model *model, const struct espl_deploy_matrix *matrix,
-                                  int8_t **codes, struct espl_spmm_weights *weights,
+                                  bool with_layer, struct espl_deploy_layer *layer,
                                   struct espl_error *err)
 {
-    struct espl_quant_linear linear = {0};
+    struct espl_quant_linear *linear = &layer->linear;
+    *layer = (struct espl_deploy_layer){.codes = NULL};
     enum espl_status status =
-        espl_quant_linear_read(model, matrix->spec->layer, matrix->spec->role, false, &linear, err);
+        espl_quant_linear_read(model, matrix->spec->layer, matrix->spec->role, false, linear, err);
     if (status == ESPL_OK) {
-        status = espl_coded_unpack(&linear, codes, err);
+        status = espl_coded_unpack(linear, &layer->codes, err);
     }
-    if (status == ESPL_OK) {
-        const size_t count = matrix->rows * matrix->cols;
-        *weights = (struct espl_spmm_weights){
-            .rows = matrix->rows,
-            .cols = matrix->cols,
-            .bits = linear.weight_bits,
-            .sparsity = 1.0 - (double)espl_format_nonzeros(*codes, count) / (double)count,
-            .codes = *codes};
+    if (status != ESPL_OK) {
+        return status;
     }
-    espl_quant_linear_free(&linear);
-    return status;
+    const size_t count = matrix->rows * matrix->cols;
+    layer->layer = layer_of(linear, espl_model_quant_scheme(model));
+    layer->weights = (struct espl_spmm_weights){
+        .rows = matrix->rows,
+        .cols = matrix->cols,
+        .bits = linear->weight_bits,
+        .sparsity = 1.0 - (double)espl_format_nonzeros(layer->codes, count) / (double)count,
+        .codes = layer->codes,
+        .layer = with_layer ? &layer->layer : NULL};
+    return ESPL_OK;
+}
+
+void espl_deploy_layer_free(struct espl_deploy_layer *layer)
+{
+    espl_quant_linear_free(&layer->linear);
+    free(layer->codes);
+    layer->codes = NULL;
 }

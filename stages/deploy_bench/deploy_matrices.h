@@ -3,7 +3,7 @@
 #define ESPL_STAGES_DEPLOY_MATRICES_H
 
 #include "kernels/bench/spmm_forms.h"
-#include "model/model.h"
+#include "model/quantised.h"
 #include "stages/deploy_bench/bench_record.h"
 
 enum { ESPL_DEPLOY_MAX_MATRICES = 256 };
@@ -26,9 +26,21 @@ struct espl_deploy_matrices {
  *  those of reading. */
 enum espl_status espl_deploy_find(struct espl_model *model, struct espl_deploy_matrices *matrices,
                                   struct espl_error *err);
-/** *codes (rows, cols) <- the codes of one, malloc'ed; *weights borrows them. */
+
+/** One of them, read: what a bench is given, and what that borrows. */
+struct espl_deploy_layer {
+    struct espl_spmm_weights weights;
+    struct espl_spmm_layer layer;
+    struct espl_quant_linear linear;
+    int8_t *codes; /* (rows, cols) */
+};
+
+/** Reads a matrix; with_layer: with the linear's scales, outliers, bias and orders, which
+ *  layer->weights then points to. *layer must stay where it is; espl_deploy_layer_free() also after
+ *  an error. Errors: those of reading, NOMEM. */
 enum espl_status espl_deploy_read(struct espl_model *model, const struct espl_deploy_matrix *matrix,
-                                  int8_t **codes, struct espl_spmm_weights *weights,
+                                  bool with_layer, struct espl_deploy_layer *layer,
                                   struct espl_error *err);
+void espl_deploy_layer_free(struct espl_deploy_layer *layer);
 
 #endif

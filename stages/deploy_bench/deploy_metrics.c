@@ -5,37 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of one pass through all linears of the model with the automatic choice. */
-struct totals {
-    double seconds;
-    double floor_seconds;
-    double bytes;
-};
-
-static struct totals add_up(const struct espl_bench_record *record, size_t tokens)
-{
-    struct totals totals = {0.0, 0.0, 0.0};
-    for (size_t e = 0; e < record->count; e++) {
-        const struct espl_spmm_case *item = &record->entries[e].item;
-        const double modules = (double)record->entries[e].matrix.modules;
-        if (item->tokens == tokens) {
-            totals.seconds += modules * espl_spmm_seconds(item, item->chosen);
-            totals.floor_seconds +=
-                modules * espl_spmm_floor_seconds(item, record->ceiling.copy_bytes_a_second);
-            totals.bytes += modules * (double)item->results[item->chosen].bytes;
-        }
-    }
-    return totals;
-}
-
-/* NAME_n8; '-' of baselines becomes '_'. What could not be measured is left out. */
+/* NAME_n8; '-' of baselines and '+' of layers become '_'. What could not be measured is left out.
+ */
 static enum espl_status metric(struct espl_stage_ctx *ctx, const char *name, const char *subject,
                                size_t tokens, double value, struct espl_error *err)
 {
     char text[96];
     (void)snprintf(text, sizeof text, "%s%s_n%zu", name, subject, tokens);
     for (char *c = text; *c != '\0'; c++) {
-        *c = (char)(*c == '-' ? '_' : *c);
+        *c = (char)(*c == '-' || *c == '+' ? '_' : *c);
     }
     return isfinite(value) ? espl_ctx_metric(ctx, text, value, true, err) : ESPL_OK;
 }
@@ -46,19 +24,19 @@ static enum espl_status report_tokens(struct espl_stage_ctx *ctx,
                                       struct espl_error *err)
 {
     const size_t n = summary->tokens;
-    const struct totals totals = add_up(record, n);
+    const struct espl_bench_totals totals = espl_bench_record_totals(record, n);
     const struct {
         const char *name;
         double value;
     } figures[] = {
         {"linears_seconds", totals.seconds},
+        {"layers_seconds", totals.layer_seconds},
         {"share_of_copy", totals.bytes / totals.seconds / record->ceiling.copy_bytes_a_second},
         {"share_of_floor", totals.floor_seconds / totals.seconds},
-        {"regret", espl_spmm_summary_regret(summary)},
-        {"worst_regret", summary->cases > 0 ? summary->worst_regret - 1.0 : (double)NAN},
-        {"swept_regret", espl_spmm_summary_swept_regret(summary)},
-        {"worst_swept_regret",
-         summary->swept_cases > 0 ? summary->worst_swept_regret - 1.0 : (double)NAN},
+        {"regret", espl_spmm_mean_regret(&summary->regret)},
+        {"worst_regret", espl_spmm_worst_regret(&summary->regret)},
+        {"swept_regret", espl_spmm_mean_regret(&summary->swept)},
+        {"worst_swept_regret", espl_spmm_worst_regret(&summary->swept)},
     };
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < sizeof figures / sizeof figures[0]; i++) {
@@ -66,7 +44,11 @@ static enum espl_status report_tokens(struct espl_stage_ctx *ctx,
     }
     for (size_t s = 0; status == ESPL_OK && s < summary->subjects; s++) {
         status = metric(ctx, "speedup_over_", summary->names[s], n,
-                        espl_spmm_summary_speedup(summary, s), err);
+                        espl_spmm_mean_of(&summary->over[s]), err);
+        if (status == ESPL_OK) {
+            status = metric(ctx, "layer_over_codes_", summary->names[s], n,
+                            espl_spmm_mean_of(&summary->layer[s]), err);
+        }
     }
     return status;
 }
@@ -77,17 +59,8 @@ static void warn_of_missing(struct espl_stage_ctx *ctx, const struct espl_bench_
     const char *names[ESPL_SPMM_MAX_RESULTS];
     const size_t count = espl_bench_record_subjects(record, names);
     for (size_t n = 0; n < count; n++) {
-        size_t missing = 0;
         const char *why = "";
-        for (size_t e = 0; e < record->count; e++) {
-            const struct espl_spmm_case *item = &record->entries[e].item;
-            for (size_t i = 0; i < item->count; i++) {
-                if (strcmp(item->results[i].name, names[n]) == 0 && !item->results[i].measured) {
-                    missing++;
-                    why = item->results[i].why;
-                }
-            }
-        }
+        const size_t missing = espl_bench_record_missing(record, names[n], &why);
         if (missing > 0) {
             espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN,
                      "'%s' was not measured in %zu of %zu cases: %s", names[n], missing,

@@ -1,7 +1,6 @@
 #include "stages/deploy_bench/deploy_run.h"
 
-#include "kernels/bench/spmm_cpu.h"
-#include "stages/deploy_bench/deploy_matrices.h"
+#include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/tuning_file.h"
 
 #include <stdio.h>
@@ -35,7 +34,6 @@ struct state {
     struct espl_bench_record record;
     struct espl_spmm_tuning tuning;
     size_t tokens[ESPL_SPMM_MAX_TOKENS];
-    size_t at; /* matrix in hand */
     size_t done;
 };
 
@@ -63,7 +61,8 @@ static struct wanted read_wanted(const struct espl_deploy_params *params)
     return wanted;
 }
 
-static enum espl_status take_case(const struct espl_spmm_case *item, void *user,
+static enum espl_status take_case(const struct espl_spmm_case *item,
+                                  const struct espl_bench_matrix *matrix, void *user,
                                   struct espl_error *err)
 {
     struct state *state = user;
@@ -72,49 +71,22 @@ static enum espl_status take_case(const struct espl_spmm_case *item, void *user,
         return espl_ctx_stop(state->ctx, err);
     }
     espl_ctx_progress(state->ctx, ++state->done, total, "product");
-    return espl_bench_record_add(&state->record, item, &state->matrices.items[state->at].note, err);
+    return espl_bench_record_add(&state->record, item, matrix, err);
 }
 
 /* ---- the two devices ---- */
 
-/* Measures one matrix. */
-typedef enum espl_status measure_fn(struct state *state, const void *options,
-                                    const struct espl_spmm_weights *weights,
-                                    struct espl_error *err);
-
-static enum espl_status measure_cuda(struct state *state, const void *options,
-                                     const struct espl_spmm_weights *weights,
-                                     struct espl_error *err)
+static enum espl_status measure_all(struct state *state, const struct espl_spmm_bench_options *cuda,
+                                    const struct espl_spmm_cpu_options *cpu, struct espl_error *err)
 {
-    return espl_spmm_bench_matrix(options, &state->record.ceiling, weights, state->tokens,
-                                  state->params->tokens.count, take_case, state, err);
-}
-
-static enum espl_status measure_cpu(struct state *state, const void *options,
-                                    const struct espl_spmm_weights *weights, struct espl_error *err)
-{
-    return espl_spmm_cpu_matrix(options, &state->record.ceiling, weights, state->tokens,
-                                state->params->tokens.count, take_case, state, err);
-}
-
-static enum espl_status measure_all(struct state *state, measure_fn *measure, const void *options,
-                                    struct espl_error *err)
-{
-    enum espl_status status = ESPL_OK;
-    for (state->at = 0; status == ESPL_OK && state->at < state->matrices.count; state->at++) {
-        const struct espl_deploy_matrix *matrix = &state->matrices.items[state->at];
-        struct espl_spmm_weights weights;
-        int8_t *codes = NULL;
-        status = espl_deploy_read(state->model, matrix, &codes, &weights, err);
-        if (status == ESPL_OK) {
-            status = measure(state, options, &weights, err);
-        }
-        if (status != ESPL_OK) {
-            espl_context(err, "measuring '%s'", matrix->note.module);
-        }
-        free(codes);
-    }
-    return status;
+    const struct espl_deploy_bench bench = {.cuda = cuda,
+                                            .cpu = cpu,
+                                            .ceiling = &state->record.ceiling,
+                                            .tokens = state->tokens,
+                                            .token_count = state->params->tokens.count,
+                                            .done = take_case,
+                                            .self = state};
+    return espl_deploy_measure(&bench, state->model, &state->matrices, err);
 }
 
 static enum espl_status read_tuning(struct state *state, struct espl_error *err)
@@ -144,6 +116,7 @@ static enum espl_status run_cuda(struct state *state, struct espl_error *err)
                                               .launches = CUDA_LAUNCHES,
                                               .form_count = wanted.form_count,
                                               .all_modes = true,
+                                              .atom = state->params->atom,
                                               .sweep = state->params->sweep,
                                               .tuning = &state->tuning};
     memcpy(options.forms, wanted.forms, sizeof wanted.forms);
@@ -161,7 +134,7 @@ static enum espl_status run_cuda(struct state *state, struct espl_error *err)
     if (status == ESPL_OK) {
         status = read_tuning(state, err);
     }
-    return status == ESPL_OK ? measure_all(state, measure_cuda, &options, err) : status;
+    return status == ESPL_OK ? measure_all(state, &options, NULL, err) : status;
 }
 
 static enum espl_status run_cpu(struct state *state, struct espl_error *err)
@@ -182,7 +155,7 @@ static enum espl_status run_cpu(struct state *state, struct espl_error *err)
         status = espl_spmm_cpu_ceiling(options.backend, &state->record.ceiling, err);
     }
     if (status == ESPL_OK) {
-        status = measure_all(state, measure_cpu, &options, err);
+        status = measure_all(state, NULL, &options, err);
     }
     espl_backend_close(options.backend);
     return status;

@@ -17,6 +17,7 @@ struct espl_deploy_params {
     struct espl_list forms;     /* int, of espl_deploy_forms */
     struct espl_list baselines; /* int, of espl_deploy_baselines */
     const char *tuning;         /* NULL: the rule decides */
+    bool atom;
     bool sweep;
     int64_t repeats;
     int64_t threads;

@@ -1,7 +1,7 @@
 /* deploy-bench: measures the products of a quantised or encoded model on the job's device. */
 #include "engine/stage.h"
 #include "espalier/kernels.h"
-#include "kernels/bench/spmm_cpu.h"
+#include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/deploy_run.h"
 #include "stages/encode_common/coded_linear.h"
 
@@ -48,6 +48,13 @@ static const struct espl_param params_table[] = {
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
      .offset = offsetof(struct espl_deploy_params, tuning)},
+    {.name = "atom",
+     .help = "on a CUDA device, measure every form also as the layer it belongs to: scales, INT8 "
+             "outliers, bias, FP16 results; and the quantiser of its activations",
+     .unit = "",
+     .type = ESPL_PARAM_BOOL,
+     .default_text = "false",
+     .offset = offsetof(struct espl_deploy_params, atom)},
     {.name = "sweep",
      .help = "try every way to cut a product on a CUDA device, too, and report the regret; slow",
      .unit = "",
@@ -144,11 +151,13 @@ static enum espl_status check_device(const struct espl_deploy_params *params, co
                                      struct espl_error *err)
 {
     const bool cpu = espl_deploy_is_cpu(device);
-    if (cpu && (params->tuning != NULL || params->sweep)) {
+    if (cpu && (params->tuning != NULL || params->sweep || params->atom)) {
+        const char *name = params->tuning != NULL ? "param:tuning"
+                           : params->sweep        ? "param:sweep"
+                                                  : "param:atom";
         espl_fail(err, ESPL_E_JOB, "'%s' is about CUDA devices, but the job measures the CPU",
-                  params->tuning != NULL ? "tuning" : "sweep");
-        return refuse(err, params->tuning != NULL ? "param:tuning" : "param:sweep",
-                      "leave it out, or set 'device' to cuda:0");
+                  name + strlen("param:"));
+        return refuse(err, name, "leave it out, or set 'device' to cuda:0");
     }
     if (!cpu && strcmp(device, "auto") != 0 && strcmp(device, "cuda:0") != 0) {
         espl_fail(err, ESPL_E_UNSUPPORTED, "deploy-bench measures cuda:0, not '%s'", device);
@@ -163,17 +172,9 @@ static enum espl_status check_bits(const struct espl_deploy_params *params, unsi
     const int *forms = params->forms.items;
     const bool dense_only =
         params->forms.count == 1 && strcmp(espl_deploy_forms[forms[0]], "dense") == 0;
-    const bool sparse = bits == 2 || bits == 4 || (cpu && bits == 8) || (!cpu && bits == 3);
-    if (!cpu && bits > 4) {
-        espl_fail(err, ESPL_E_UNSUPPORTED,
-                  "the CUDA kernels take codes of 2, 3 or 4 bits, but the model has %u", bits);
-        return refuse(err, "input:model", "quantise with weight_bits: 4, or measure the CPU");
-    }
-    if (!sparse && !dense_only) {
-        espl_fail(err, ESPL_E_UNSUPPORTED, "IE-BME holds codes of 2, 4 or 8 bits, not %u", bits);
-        return refuse(err, "input:model", "set 'forms' to dense");
-    }
-    return ESPL_OK;
+    return espl_deploy_check_bits(bits, cpu, dense_only, err) == ESPL_OK
+               ? ESPL_OK
+               : espl_blame(err, "input:model");
 }
 
 static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
@@ -206,7 +207,8 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
         /* Codes, encoded ones, floats of a baseline; the copies of one form after the other. */
         est->host_bytes =
             8 * model.largest + (cpu ? params->forms.count + 1 : 0) * ESPL_SPMM_CPU_COPIES;
-        est->device_bytes = cpu ? 0 : 2 * (uint64_t)DEVICE_BYTES + 16 * model.largest;
+        const uint64_t copies = params->atom ? 4 : 2; /* of the forms, and of their layers */
+        est->device_bytes = cpu ? 0 : copies * DEVICE_BYTES + 16 * model.largest;
         (void)snprintf(est->note, sizeof est->note, "%zu forms at %zu numbers of tokens, on %s",
                        params->forms.count, params->tokens.count, cpu ? "the CPU" : "cuda:0");
     }

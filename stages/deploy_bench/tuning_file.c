@@ -50,11 +50,14 @@ static const char *read_wholes(const json_t *object, struct whole *members, size
     return NULL;
 }
 
+/* A form, or one with "+atom" behind it. */
 static bool known_form(const char *name)
 {
     static const char *const forms[] = {"dense", "int3", "int2", "1x1", "1x2", "2x1", "2x2"};
     for (size_t i = 0; name != NULL && i < sizeof forms / sizeof forms[0]; i++) {
-        if (strcmp(forms[i], name) == 0) {
+        const size_t length = strlen(forms[i]);
+        if (strncmp(forms[i], name, length) == 0 &&
+            (name[length] == '\0' || strcmp(name + length, ESPL_SPMM_LAYER_SUFFIX) == 0)) {
             return true;
         }
     }
@@ -74,7 +77,8 @@ static enum espl_status read_choice(const json_t *json, size_t device, size_t in
     const json_t *sparsity = json_object_get(json, "sparsity");
     const json_t *seconds = json_object_get(json, "seconds");
     if (!known_form(form)) {
-        return fail_at(device, index, "form", "dense, int3, int2, 1x1, 1x2, 2x1 or 2x2", err);
+        return fail_at(device, index, "form",
+                       "dense, int3, int2, 1x1, 1x2, 2x1 or 2x2, or one with +atom", err);
     }
     const char *bad = read_wholes(json, members, sizeof members / sizeof members[0]);
     if (bad != NULL) {

@@ -4,6 +4,7 @@
 
 #include "kernels/bench/spmm_ablation.h"
 #include "kernels/bench/spmm_choices.h"
+#include "kernels/bench/spmm_layer.h"
 #include "kernels/bench/spmm_summary.h"
 #include "kernels/bench/spmm_tuning.h"
 #include "kernels/bench/spmm_weights.h"
@@ -67,14 +68,109 @@ static void test_results__choice_floor_and_roofline(void **state)
     assert_true(isnan(espl_spmm_swept_seconds(&item)));
 }
 
+/* The same with layers: dense 8 us (6 expected), 1x1 5 us (7 expected), 2x2 without the product of
+ * its codes; and a quantiser of 3 us. */
+static struct espl_spmm_case case_with_layers(void)
+{
+    struct espl_spmm_case item = small_case(0.5);
+    item.results[5] = ours("dense+atom", 5000, 6e-6, 8e-6);
+    item.results[6] = ours("1x1+atom", 4000, 7e-6, 5e-6);
+    item.results[7] = ours("4x4+atom", 1, 8e-6, 9e-6);
+    for (size_t i = 5; i < 8; i++) {
+        item.results[i].kind = ESPL_SPMM_LAYER;
+    }
+    item.results[8] = ours(ESPL_SPMM_QUANTISER_NAME, 0, 0.0, 3e-6);
+    item.results[8].kind = ESPL_SPMM_QUANTISER;
+    item.count = 9;
+    espl_spmm_choose(&item);
+    return item;
+}
+
+static void test_results__layers_stand_beside_the_products(void **state)
+{
+    (void)state;
+    struct espl_spmm_case item = case_with_layers();
+    /* neither the quantiser nor a layer is a product: the choice and the best stay */
+    assert_int_equal(item.chosen, 0);
+    assert_int_equal(item.best, 1);
+    assert_int_equal(item.chosen_layer, 5);
+    expect_close(espl_spmm_floor_seconds(&item, 4e9), 4000.0 / 4e9);
+    assert_int_equal(espl_spmm_plain_of(&item, 6), 1);
+    assert_int_equal(espl_spmm_plain_of(&item, 7), item.count);
+    assert_int_equal(espl_spmm_plain_of(&item, 0), item.count);
+    assert_int_equal(espl_spmm_find(&item, "peer"), 4);
+    assert_int_equal(espl_spmm_find(&item, "none"), item.count);
+    item = small_case(0.5);
+    assert_int_equal(item.chosen_layer, item.count);
+}
+
 static size_t subject(const struct espl_spmm_summary *summary, const char *name)
 {
-    size_t i = 0;
-    while (i < summary->subjects && strcmp(summary->names[i], name) != 0) {
-        i++;
+    const size_t at = espl_spmm_summary_subject(summary, name);
+    assert_true(at < summary->subjects);
+    return at;
+}
+
+static void test_summary__layers_over_the_products_of_their_codes(void **state)
+{
+    (void)state;
+    struct espl_spmm_summaries *all = calloc(1, sizeof *all);
+    assert_non_null(all);
+    struct espl_spmm_case item = case_with_layers();
+    espl_spmm_summaries_add(all, &item, false);
+    /* a second case: dense 20 us as a layer, four times its 5 us; its cut takes twice the best */
+    item.results[5].times[ESPL_SPMM_GRAPH].median = 20e-6;
+    item.results[5].sweep =
+        (struct espl_spmm_sweep){.tried = 2, .seconds = 10e-6, .chosen_seconds = 20e-6};
+    espl_spmm_summaries_add(all, &item, false);
+    const struct espl_spmm_summary *s = &all->items[0];
+    expect_close(espl_spmm_mean_of(&s->layer[subject(s, "dense+atom")]), sqrt(1.6 * 4.0));
+    expect_close(espl_spmm_worst_regret(&s->layer[subject(s, "dense+atom")]), 3.0);
+    expect_close(espl_spmm_mean_of(&s->layer[subject(s, "1x1+atom")]), 1.25);
+    assert_true(isnan(espl_spmm_mean_of(&s->layer[subject(s, "4x4+atom")])));
+    expect_close(espl_spmm_mean_regret(&s->cut[subject(s, "dense+atom")]), 1.0);
+    assert_true(isnan(espl_spmm_worst_regret(&s->cut[subject(s, "dense")])));
+    /* speed-ups are over products alone */
+    assert_true(isnan(espl_spmm_mean_of(&s->over[subject(s, "dense+atom")])));
+    assert_true(isnan(espl_spmm_mean_of(&s->over[subject(s, ESPL_SPMM_QUANTISER_NAME)])));
+    expect_close(espl_spmm_mean_of(&s->over[subject(s, "peer")]), 2.0);
+    free(all);
+}
+
+/* Sizes, kinds and the same content every time. */
+static void test_layer__of_random_numbers(void **state)
+{
+    (void)state;
+    struct espl_error err;
+    struct espl_spmm_layer layer;
+    struct espl_spmm_layer again;
+    assert_int_equal(espl_spmm_layer_make(48, 320, 64, 64, &layer, &err), ESPL_OK);
+    assert_int_equal(espl_spmm_layer_make(48, 320, 64, 64, &again, &err), ESPL_OK);
+    assert_int_equal(espl_quant_normal(&layer.shape), 256);
+    assert_int_equal(espl_quant_groups(&layer.shape), 4);
+    bool seen[320] = {false};
+    for (size_t i = 0; i < 320; i++) {
+        assert_true(layer.order[i] >= 0 && layer.order[i] < 320 && !seen[layer.order[i]]);
+        seen[layer.order[i]] = true;
     }
-    assert_true(i < summary->subjects);
-    return i;
+    for (size_t i = 0; i < 24 * 4; i++) {
+        assert_true(layer.weights.scales[i] > 0.0F);
+    }
+    for (size_t i = 0; i < 48; i++) {
+        assert_true(layer.weights.outlier_scales[i] > 0.0F);
+    }
+    assert_memory_equal(layer.weights.scales, again.weights.scales, 24 * 4 * sizeof(float));
+    assert_memory_equal(layer.weights.outlier_codes, again.weights.outlier_codes, 48 * 64);
+    espl_spmm_layer_free(&layer);
+    espl_spmm_layer_free(&again);
+    assert_int_equal(espl_spmm_layer_make(48, 320, 64, 0, &layer, &err), ESPL_OK);
+    assert_null(layer.weights.outlier_codes);
+    assert_null(layer.weights.outlier_scales);
+    espl_spmm_layer_free(&layer);
+    assert_int_equal(espl_spmm_layer_check(48, 320, 64, 64, &err), ESPL_OK);
+    assert_int_equal(espl_spmm_layer_check(48, 320, 128, 64, &err), ESPL_OK);
+    assert_int_equal(espl_spmm_layer_check(48, 320, 128, 0, &err), ESPL_E_UNSUPPORTED);
+    assert_int_equal(espl_spmm_layer_check(48, 64, 64, 64, &err), ESPL_E_UNSUPPORTED);
 }
 
 static void test_summary__means_and_regret(void **state)
@@ -96,16 +192,16 @@ static void test_summary__means_and_regret(void **state)
     assert_int_equal(all->count, 2);
     const struct espl_spmm_summary *s = &all->items[0];
     assert_int_equal(s->cases, 2);
-    expect_close(espl_spmm_summary_speedup(s, subject(s, "peer")), 4.0);
-    expect_close(espl_spmm_summary_speedup(s, subject(s, "dense")), 1.0);
-    expect_close(espl_spmm_summary_speedup(s, subject(s, "1x1")), 0.8);
-    expect_close(espl_spmm_summary_regret(s), 0.25);
-    expect_close(s->worst_regret, 1.25);
+    expect_close(espl_spmm_mean_of(&s->over[subject(s, "peer")]), 4.0);
+    expect_close(espl_spmm_mean_of(&s->over[subject(s, "dense")]), 1.0);
+    expect_close(espl_spmm_mean_of(&s->over[subject(s, "1x1")]), 0.8);
+    expect_close(espl_spmm_mean_regret(&s->regret), 0.25);
+    expect_close(s->regret.worst, 1.25);
     expect_close(s->worst_dense, 1.0);
     /* dense in use, 5 us, against the best cut of 1x1 */
-    assert_int_equal(s->swept_cases, 1);
-    expect_close(espl_spmm_summary_swept_regret(s), 1.0);
-    assert_true(isnan(espl_spmm_summary_swept_regret(&all->items[1])));
+    assert_int_equal(s->swept.cases, 1);
+    expect_close(espl_spmm_mean_regret(&s->swept), 1.0);
+    assert_true(isnan(espl_spmm_mean_regret(&all->items[1].swept)));
     /* over all sparsities: one summary */
     all->count = 0;
     item = small_case(0.5);
@@ -129,7 +225,7 @@ static void test_summary__a_case_without_a_choice_adds_nothing(void **state)
     espl_spmm_choose(&item);
     espl_spmm_summaries_add(all, &item, false);
     assert_int_equal(all->items[0].cases, 0);
-    assert_true(isnan(espl_spmm_summary_regret(&all->items[0])));
+    assert_true(isnan(espl_spmm_mean_regret(&all->items[0].regret)));
     free(all);
 }
 
@@ -334,7 +430,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_results__choice_floor_and_roofline),
+        cmocka_unit_test(test_results__layers_stand_beside_the_products),
         cmocka_unit_test(test_summary__means_and_regret),
+        cmocka_unit_test(test_summary__layers_over_the_products_of_their_codes),
+        cmocka_unit_test(test_layer__of_random_numbers),
         cmocka_unit_test(test_summary__a_case_without_a_choice_adds_nothing),
         cmocka_unit_test(test_choices__of_a_dense_product),
         cmocka_unit_test(test_choices__of_a_sparse_product),

@@ -19,7 +19,7 @@ static struct espl_spmm_weights random_weights(unsigned bits, double sparsity, i
 {
     struct espl_error err;
     assert_int_equal(espl_spmm_weights_codes(ROWS, COLS, bits, sparsity, 3, codes, &err), ESPL_OK);
-    return (struct espl_spmm_weights){ROWS, COLS, bits, sparsity, *codes};
+    return (struct espl_spmm_weights){ROWS, COLS, bits, sparsity, *codes, NULL};
 }
 
 /* y[t][r] = sum of integer products, which floats hold exactly. */

@@ -171,6 +171,76 @@ static enum espl_status take(void *user, const char *series, size_t tokens, cons
     return ESPL_OK;
 }
 
+/* Layers and a quantiser: a linear of a model that stands for 3, and one for 1. */
+static void fill_layers(struct espl_bench_record *record)
+{
+    struct espl_error err;
+    struct espl_spmm_case item = {
+        .rows = 32, .cols = 64, .tokens = 8, .bits = 4, .sparsity = 0.5, .usual = ESPL_SPMM_GRAPH};
+    struct espl_bench_matrix matrix = {.module = "layers.0.mlp.up_proj", .modules = 3};
+    *record = (struct espl_bench_record){
+        .device = "GPU A", .ceiling = {1e9, 1 << 20}, .over_sparsities = true};
+    item.results[0] = result("dense", true, 4e-6);
+    item.results[1] = result("dense+atom", true, 5e-6);
+    item.results[1].kind = ESPL_SPMM_LAYER;
+    item.results[2] = result("quantise", true, 3e-6);
+    item.results[2].kind = ESPL_SPMM_QUANTISER;
+    item.results[2].bytes = 0;
+    item.count = 3;
+    espl_spmm_choose(&item);
+    assert_int_equal(espl_bench_record_add(record, &item, &matrix, &err), ESPL_OK);
+    matrix.modules = 1;
+    assert_int_equal(espl_bench_record_add(record, &item, &matrix, &err), ESPL_OK);
+}
+
+static void test_layers__have_figures_of_their_own(void **state)
+{
+    (void)state;
+    struct espl_bench_record record;
+    struct points points = {0, 0, 0, 0.0};
+    struct espl_error err;
+    const char *why = "";
+    fill_layers(&record);
+    assert_true(espl_bench_record_of_model(&record));
+    const struct espl_bench_totals totals = espl_bench_record_totals(&record, 8);
+    expect_close(totals.seconds, 16e-6);
+    expect_close(totals.layer_seconds, 20e-6);
+    expect_close(totals.bytes, 4000.0);
+    assert_int_equal(espl_bench_record_missing(&record, "dense", &why), 0);
+    assert_int_equal(espl_bench_record_kind(&record, "quantise"), ESPL_SPMM_QUANTISER);
+    json_t *json = espl_bench_record_json(&record);
+    const json_t *first = json_array_get(json_object_get(json, "cases"), 0);
+    const json_t *results = json_object_get(first, "results");
+    expect_close(number(first, "code_bits", NULL), 4.0);
+    const json_t *layer = json_array_get(results, 1);
+    assert_string_equal(json_string_value(json_object_get(layer, "kind")), "layer");
+    expect_close(number(layer, "over_codes", NULL), 1.25);
+    const json_t *quantiser = json_array_get(results, 2);
+    assert_string_equal(json_string_value(json_object_get(quantiser, "kind")), "quantiser");
+    assert_null(json_object_get(quantiser, "weight_bytes"));
+    assert_null(json_object_get(quantiser, "expected_seconds"));
+    const json_t *summary = json_array_get(json_object_get(json, "summary"), 0);
+    expect_close(number(summary, "layer_over_codes", "dense+atom"), 1.25);
+    json_decref(json);
+    /* drawings: products over dense (itself), and no quantiser in the roofline */
+    assert_int_equal(espl_bench_record_figures(&record, take, &points, &err), ESPL_OK);
+    assert_int_equal(points.speedups, 2);
+    assert_int_equal(points.rates, 4);
+    espl_bench_record_free(&record);
+}
+
+static void test_missing__is_counted_with_its_reason(void **state)
+{
+    (void)state;
+    struct espl_bench_record record;
+    const char *why = "";
+    fill(&record);
+    assert_int_equal(espl_bench_record_missing(&record, "peer", &why), 1);
+    assert_string_equal(why, "no library");
+    assert_int_equal(espl_bench_record_missing(&record, "1x1", &why), 0);
+    espl_bench_record_free(&record);
+}
+
 static void test_figures__of_what_was_measured(void **state)
 {
     (void)state;
@@ -179,8 +249,8 @@ static void test_figures__of_what_was_measured(void **state)
     struct espl_error err;
     fill(&record);
     assert_int_equal(espl_bench_record_figures(&record, take, &points, &err), ESPL_OK);
-    /* over dense twice, over the peer once; not over our other forms */
-    assert_int_equal(points.speedups, 3);
+    /* over dense and 1x1 twice, over the peer once */
+    assert_int_equal(points.speedups, 5);
     expect_close(points.over_peer, 3.0);
     assert_int_equal(points.intensities, 5);
     assert_int_equal(points.rates, 5);
@@ -193,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_json__says_everything_once),
         cmocka_unit_test(test_artifact__holds_the_columns),
         cmocka_unit_test(test_figures__of_what_was_measured),
+        cmocka_unit_test(test_layers__have_figures_of_their_own),
+        cmocka_unit_test(test_missing__is_counted_with_its_reason),
     };
     return cmocka_run_group_tests(tests, test_folder_set_up, test_folder_tear_down);
 }

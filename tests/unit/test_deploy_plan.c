@@ -87,8 +87,7 @@ static void test_plan__refusals(void **state)
     refuse(QUANT_OF("8") "  - id: bench\n"
                          "    use: deploy-bench\n"
                          "    in: quant\n",
-           10, "the CUDA kernels take codes of 2, 3 or 4 bits, but the model has 8",
-           "measure the CPU");
+           10, "the CUDA kernels take codes of 2, 3 or 4 bits, not 8", "measure the CPU");
 }
 
 int main(void)

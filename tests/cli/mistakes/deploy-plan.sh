@@ -24,6 +24,7 @@ END
     echo "exit $?"
 }
 job cpu 4 "sweep: true"
+job cpu 4 "atom: true"
 job cpu 4 "tuning: job.yaml"
 job cpu 4 "baselines: [cublas-fp16]"
 job cpu 3 "tokens: 1"
