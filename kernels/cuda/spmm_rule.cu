@@ -6,6 +6,8 @@
 #include "kernels/cuda/cuda_support.cuh"
 #include "kernels/cuda/spmm_kernels.cuh"
 
+#include <math.h>
+
 namespace
 {
 
@@ -17,25 +19,55 @@ enum {
     MAX_STAGES = 4
 };
 
-/* Measured on an H200, N = 8: docs/kernels/spmm.md. Seconds. */
-constexpr double DENSE_START = 2.8e-6;     /* launch, first weights, end */
-constexpr double SPARSE_START = 4.9e-6;    /* the same with an index and a table */
-constexpr double SPLIT_COST = 4.0e-6;      /* sums of several blocks meet in memory */
-constexpr double SINGLE_CHUNK = 1.95e-6;   /* a warp decodes a chunk, 1x1, up to 16 at once */
-constexpr double UNION_CHUNK = 1.60e-6;    /* 1x2, 2x1, 2x2 */
-constexpr double CHUNK_COST = 0.3e-6;      /* of a round of chunks that waits for memory */
-constexpr double RELOAD_COST = 0.6e-6;     /* activations of the next slice */
-constexpr double DENSE_SHARE = 0.88;       /* of the memory's bandwidth by clock and width */
-constexpr double SPARSE_SHARE = 0.94;      /* the same beside CHUNK_COST */
-constexpr double BLOCK_BANDWIDTH = 75.0e9; /* bytes a second that one multiprocessor can take */
-constexpr double MORE_TILES = 0.045;       /* of the time of one tile of tokens, for each other */
-constexpr double MORE_TILES_SPARSE = 0.15;
-constexpr double ATOM_DENSE_START = 1.0e-6; /* what scales and outliers add */
-constexpr double ATOM_SPARSE_START = 1.9e-6;
-constexpr double ATOM_SPARSE_CHUNK = 1.2; /* times a round of chunks */
+/* Seconds, fitted to sweeps on an H200: docs/kernels/spmm.md. */
+
+/* Dense weights: a block does its units in rounds of one a warp. */
+constexpr double DENSE_START = 2.0e-6;       /* launch, first weights, end */
+constexpr double DENSE_START_TILE = 0.23e-6; /* for every tile of tokens but the first */
+constexpr double DENSE_BLOCK = 8.5e-9;       /* for every block of the grid */
+constexpr double DENSE_STRIPE = 0.065e-6;    /* for every stripe of a block: its sums */
+constexpr double DENSE_ROUND = 0.50e-6;      /* from a load to its products, for one tile */
+constexpr double DENSE_ROUND_TILE = 0.17e-6;
+constexpr double IDLE_WARP =
+    0.86e-9;                        /* warps without a unit get in the way of those that have one */
+constexpr unsigned IDLE_FREE = 256; /* so many in the grid do not */
+constexpr double DENSE_SPLIT = 5.0e-6; /* sums of several blocks meet in memory, for every tile */
+constexpr double ATOM_DENSE_START = 0.88e-6; /* what scales and outliers add */
+constexpr double ATOM_DENSE_BLOCK = -2.9e-9;
+constexpr double ATOM_DENSE_ROUND = 0.21e-6;
+/* Memory delivers all bytes at its bandwidth by clock and width, but blocks with fewer stripes than
+ * the busiest leave it idle in the end: time is the first part of an even share of the bytes and
+ * the second of the busiest block's. */
+constexpr double EVEN_PART = 0.72;
+constexpr double BUSIEST_PART = 0.29;
+
+/* Sparse weights: a block does its chunks in rounds of one a warp. */
+constexpr double SPARSE_START = 3.2e-6; /* launch, index, table, first chunk, end */
+constexpr double SPARSE_START_TILE = 0.96e-6;
+constexpr double SPARSE_WARP = 1.8e-9;    /* for every warp of the grid that has chunks */
+constexpr double SPARSE_STRIPE = 0.04e-6; /* for every stripe of a block, and every tile */
+constexpr double SPARSE_PASS = 0.17e-6;   /* activations of the next slices, for every tile */
+constexpr double SINGLE_ROUND = 0.45e-6;  /* decoding a chunk: 1x1 */
+constexpr double SINGLE_WARP = 0.051e-6;  /* for every warp that decodes at the same time */
+constexpr double UNION_ROUND = 0.395e-6;  /* the same: 1x2, 2x1, 2x2 */
+constexpr double UNION_WARP = 0.032e-6;
+constexpr double SPARSE_ROUND_TILE = 0.86; /* of a round, for every tile but the first */
+constexpr double SPARSE_BYTES = 0.90;      /* of the bytes over the bandwidth */
+constexpr double SPARSE_SPLIT = 4.0e-6;
+constexpr double ATOM_SPARSE_START = 1.4e-6;
+constexpr double ATOM_SPARSE_ROUND = 1.12; /* times a round */
 /* The model errs by some percent: a sparse form must promise this much before it is taken for
  * faster than dense weights, which are never far from what is expected. */
 constexpr double SPARSE_MARGIN = 1.04;
+
+/* What a rule is asked: a product on a device. */
+struct problem {
+    const struct espl_cuda_matrix *matrix;
+    const struct spmm_device *device;
+    const struct espl_cuda_spmm_choice *wanted;
+    unsigned tiles;
+    unsigned groups; /* of tokens: blocks of the grid for each */
+};
 
 unsigned ceil_div(unsigned a, unsigned b)
 {
@@ -47,56 +79,79 @@ unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-unsigned parts_for(const struct espl_cuda_matrix *matrix, unsigned multiprocessors, unsigned splits)
-{
-    const unsigned blocks = multiprocessors / splits > 0 ? multiprocessors / splits : 1;
-    return smaller(smaller(blocks, matrix->stripes), SPMM_MAX_PARTS);
-}
-
-/* Bytes a second that a block gets when `blocks` of them share the memory. */
-double share_of_memory(const struct spmm_device *device, double reached, double blocks)
-{
-    const double share = reached * device->bytes_a_second / blocks;
-    return share < BLOCK_BANDWIDTH ? share : BLOCK_BANDWIDTH;
-}
-
-/* Blocks of the grid do tiles of tokens one after the other. */
 unsigned token_groups(size_t tokens, unsigned tiles)
 {
     return static_cast<unsigned>((tokens + tiles * SPMM_COLUMNS - 1) / (tiles * SPMM_COLUMNS));
 }
 
-/* Time of a dense product: the largest part at its share of the bandwidth. */
-double dense_time(const struct espl_cuda_matrix *matrix, const struct spmm_device *device,
-                  unsigned tiles, unsigned splits, unsigned parts)
+/* Stripes of the busiest block when all blocks run at once, at least. */
+unsigned least_stripes(const struct problem *p, unsigned splits)
 {
-    const double units =
-        static_cast<double>(ceil_div(matrix->stripes, parts)) * ceil_div(matrix->depth, splits);
-    const double share = share_of_memory(device, DENSE_SHARE, static_cast<double>(parts) * splits);
-    return DENSE_START + (matrix->atom != NULL ? ATOM_DENSE_START : 0.0) +
-           units * matrix->bits * ESPL_DENSE_UNIT_BYTES / share * (1.0 + MORE_TILES * (tiles - 1)) +
-           (splits > 1 ? SPLIT_COST : 0.0);
+    const unsigned beside = splits * p->groups;
+    const unsigned room = p->device->multiprocessors / beside > 0
+                              ? smaller(p->device->multiprocessors / beside, SPMM_MAX_PARTS)
+                              : 1;
+    return ceil_div(p->matrix->stripes, room);
 }
 
-/* Time of a sparse product: what its busiest warp does, one chunk after the other, each at the pace
- * of decoding or of the memory. */
-double sparse_time(const struct espl_cuda_matrix *matrix, const struct spmm_device *device,
-                   unsigned tiles, unsigned splits, unsigned parts, unsigned window, unsigned warps)
+/* Decoding or products and the moving of bytes go on at the same time, but not all of it. */
+double overlapped(double a, double b)
 {
-    const unsigned passes = ceil_div(ceil_div(matrix->depth, splits), window);
-    const unsigned rows = ceil_div(ceil_div(matrix->stripes, parts), warps / window);
-    const double chunks = static_cast<double>(matrix->stripes) * matrix->depth;
-    const double bytes = static_cast<double>(matrix->data_bytes) / chunks * warps;
-    const double moving = CHUNK_COST + bytes / share_of_memory(device, SPARSE_SHARE,
-                                                               static_cast<double>(parts) * splits);
-    const double decoding = (matrix->unit == ESPL_IEBME_1X1 ? SINGLE_CHUNK : UNION_CHUNK) *
-                            (1.0 + MORE_TILES_SPARSE * (tiles - 1));
+    return sqrt(a * a + b * b);
+}
+
+/* Grids of more blocks than multiprocessors take turns. */
+double turns(const struct problem *p, unsigned blocks)
+{
+    return ceil_div(blocks, p->device->multiprocessors);
+}
+
+double dense_time(const struct problem *p, unsigned warps, unsigned splits, unsigned parts)
+{
+    const struct espl_cuda_matrix *matrix = p->matrix;
     const bool scaled = matrix->atom != NULL;
+    const unsigned stripes = ceil_div(matrix->stripes, parts);
+    const unsigned units = stripes * ceil_div(matrix->depth, splits);
+    const unsigned rounds = ceil_div(units, warps);
+    const unsigned blocks = parts * splits * p->groups;
+    const unsigned idle = (warps - ceil_div(units, rounds)) * blocks;
+    const double more = p->tiles - 1.0;
+    const double unit_time =
+        static_cast<double>(matrix->bits) * ESPL_DENSE_UNIT_BYTES / p->device->bytes_a_second;
+    const double even = static_cast<double>(matrix->stripes) * matrix->depth;
+    const double busiest = static_cast<double>(units) * parts * splits;
+    const double moving = unit_time * (EVEN_PART * even + BUSIEST_PART * busiest);
+    const double round = DENSE_ROUND + (scaled ? ATOM_DENSE_ROUND : 0.0) + more * DENSE_ROUND_TILE;
+    return DENSE_START + (scaled ? ATOM_DENSE_START : 0.0) + more * DENSE_START_TILE +
+           blocks * (DENSE_BLOCK + (scaled ? ATOM_DENSE_BLOCK : 0.0)) + stripes * DENSE_STRIPE +
+           (idle > IDLE_FREE ? (idle - IDLE_FREE) * IDLE_WARP : 0.0) +
+           (splits > 1 ? p->tiles * DENSE_SPLIT : 0.0) +
+           turns(p, blocks) * overlapped(rounds * round, moving);
+}
+
+double sparse_time(const struct problem *p, const struct espl_cuda_spmm_choice *cut)
+{
+    const struct espl_cuda_matrix *matrix = p->matrix;
+    const bool single = matrix->unit == ESPL_IEBME_1X1;
+    const bool scaled = matrix->atom != NULL;
+    const unsigned stripes = ceil_div(matrix->stripes, cut->parts);
+    const unsigned depth = ceil_div(matrix->depth, cut->splits);
+    const unsigned rows = smaller(cut->warps / cut->window, stripes);
+    const unsigned warps = smaller(cut->window, depth) * rows;
+    const unsigned passes = ceil_div(depth, cut->window);
+    const unsigned rounds = passes * ceil_div(stripes, rows);
+    const unsigned blocks = cut->parts * cut->splits * p->groups;
+    const double tiles = p->tiles;
     const double round =
-        (moving > decoding ? moving : decoding) * (scaled ? ATOM_SPARSE_CHUNK : 1.0);
-    const double start = SPARSE_START + (scaled ? ATOM_SPARSE_START : 0.0);
-    return SPARSE_MARGIN * (start + passes * (rows * round) + (passes - 1) * RELOAD_COST +
-                            (splits > 1 ? SPLIT_COST : 0.0));
+        (single ? SINGLE_ROUND + warps * SINGLE_WARP : UNION_ROUND + warps * UNION_WARP) *
+        (1.0 + (tiles - 1.0) * SPARSE_ROUND_TILE) * (scaled ? ATOM_SPARSE_ROUND : 1.0);
+    const double moving =
+        SPARSE_BYTES * static_cast<double>(matrix->data_bytes) / p->device->bytes_a_second;
+    return SPARSE_MARGIN *
+           (SPARSE_START + (scaled ? ATOM_SPARSE_START : 0.0) + (tiles - 1.0) * SPARSE_START_TILE +
+            blocks * warps * SPARSE_WARP + tiles * stripes * SPARSE_STRIPE +
+            tiles * (passes - 1) * SPARSE_PASS + (cut->splits > 1 ? tiles * SPARSE_SPLIT : 0.0) +
+            turns(p, blocks) * overlapped(rounds * round, moving));
 }
 
 size_t sparse_bytes(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned parts,
@@ -109,31 +164,31 @@ size_t sparse_bytes(const struct espl_cuda_matrix *matrix, unsigned tiles, unsig
     return spmm_shared_bytes(matrix, &args, tiles, warps);
 }
 
-/* false: no choice of this many splits fits. */
-bool choose_sparse(const struct espl_cuda_matrix *matrix, unsigned tiles,
-                   const struct spmm_device *device, const struct espl_cuda_spmm_choice *wanted,
-                   unsigned splits, struct espl_cuda_spmm_choice *best, double *best_time)
+/* Two stages a warp unless more are asked for: one chunk is on its way while another is decoded. */
+enum { USUAL_STAGES = 2 };
+
+/* As many blocks as run at once; then windows of slices, and rows of such windows. false: no choice
+ * of this many splits fits. */
+bool choose_sparse(const struct problem *p, unsigned splits, struct espl_cuda_spmm_choice *best,
+                   double *best_time)
 {
-    bool found = false;
+    const struct espl_cuda_spmm_choice *wanted = p->wanted;
     const unsigned parts =
-        wanted->parts != 0 ? wanted->parts : parts_for(matrix, device->multiprocessors, splits);
+        wanted->parts != 0 ? wanted->parts : ceil_div(p->matrix->stripes, least_stripes(p, splits));
+    const unsigned stages = wanted->stages != 0 ? wanted->stages : USUAL_STAGES;
+    bool found = false;
     for (unsigned window = 1; window <= SPMM_WARPS; window++) {
-        for (unsigned rows = 1; rows * window <= SPMM_WARPS; rows++) {
-            const unsigned warps = rows * window;
-            unsigned stages = wanted->stages != 0 ? wanted->stages : MAX_STAGES - 1;
-            while (wanted->stages == 0 && stages > 2 &&
-                   sparse_bytes(matrix, tiles, parts, stages, warps) > device->shared_bytes) {
-                stages--;
-            }
+        for (unsigned warps = window; warps <= SPMM_WARPS; warps += window) {
+            const struct espl_cuda_spmm_choice cut = {warps, splits, window, stages, parts};
             if ((wanted->window != 0 && window != wanted->window) ||
                 (wanted->warps != 0 && warps != wanted->warps) ||
-                sparse_bytes(matrix, tiles, parts, stages, warps) > device->shared_bytes) {
+                sparse_bytes(p->matrix, p->tiles, parts, stages, warps) > p->device->shared_bytes) {
                 continue;
             }
-            const double time = sparse_time(matrix, device, tiles, splits, parts, window, warps);
+            const double time = sparse_time(p, &cut);
             if (time < *best_time) {
                 *best_time = time;
-                *best = {warps, splits, window, stages, parts};
+                *best = cut;
                 found = true;
             }
         }
@@ -147,8 +202,7 @@ bool fine_steps(const struct espl_cuda_matrix *matrix)
     return matrix->atom != NULL && matrix->atom->layout.step == ATOM_FINE_STEP;
 }
 
-/* 20 warps where the kernel can have them and that saves a round of units, else 16; kernels with
- * scales for 4 tiles have 12. */
+/* 16 warps, or 20 where the kernel can have them; kernels with scales for 4 tiles have 12. */
 bool can_have_more_warps(const struct espl_cuda_matrix *matrix, unsigned tiles)
 {
     return tiles == 1 && !fine_steps(matrix);
@@ -160,15 +214,6 @@ unsigned least_dense_warps(const struct espl_cuda_matrix *matrix, unsigned tiles
                                               : static_cast<unsigned>(SPMM_WARPS);
 }
 
-unsigned dense_warps(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned splits,
-                     unsigned parts)
-{
-    const unsigned units = ceil_div(matrix->stripes, parts) * ceil_div(matrix->depth, splits);
-    const bool more = can_have_more_warps(matrix, tiles) &&
-                      ceil_div(units, SPMM_DENSE_MAX_WARPS) < ceil_div(units, SPMM_WARPS);
-    return more ? static_cast<unsigned>(SPMM_DENSE_MAX_WARPS) : least_dense_warps(matrix, tiles);
-}
-
 bool warps_fit(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned warps)
 {
     if (matrix->unit != ESPL_IEBME_DENSE) {
@@ -178,24 +223,42 @@ bool warps_fit(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned w
            (warps == SPMM_DENSE_MAX_WARPS && can_have_more_warps(matrix, tiles));
 }
 
-bool choose_dense(const struct espl_cuda_matrix *matrix, unsigned tiles,
-                  const struct spmm_device *device, const struct espl_cuda_spmm_choice *wanted,
-                  unsigned splits, struct espl_cuda_spmm_choice *best, double *best_time)
+bool try_dense(const struct problem *p, unsigned warps, unsigned splits, unsigned parts,
+               struct espl_cuda_spmm_choice *best, double *best_time)
 {
-    const unsigned parts =
-        wanted->parts != 0 ? wanted->parts : parts_for(matrix, device->multiprocessors, splits);
-    const double time = dense_time(matrix, device, tiles, splits, parts);
-    const unsigned warps =
-        wanted->warps != 0 ? wanted->warps : dense_warps(matrix, tiles, splits, parts);
     struct spmm_args args;
-    args.tile_stripes = spmm_tile_stripes(matrix, tiles, parts);
+    const double time = dense_time(p, warps, splits, parts);
+    args.tile_stripes = spmm_tile_stripes(p->matrix, p->tiles, parts);
     if (time >= *best_time ||
-        spmm_shared_bytes(matrix, &args, tiles, warps) > device->shared_bytes) {
+        spmm_shared_bytes(p->matrix, &args, p->tiles, warps) > p->device->shared_bytes) {
         return false;
     }
     *best_time = time;
     *best = {warps, splits, 1, 1, parts};
     return true;
+}
+
+/* Parts with the least number of stripes of which all run at once, or with up to four times as
+ * many: small matrices leave warps of many blocks idle. */
+bool choose_dense(const struct problem *p, unsigned splits, struct espl_cuda_spmm_choice *best,
+                  double *best_time)
+{
+    const struct espl_cuda_spmm_choice *wanted = p->wanted;
+    const unsigned usual = least_dense_warps(p->matrix, p->tiles);
+    const unsigned few = wanted->warps != 0 ? wanted->warps : usual;
+    const unsigned many = wanted->warps == 0 && can_have_more_warps(p->matrix, p->tiles)
+                              ? static_cast<unsigned>(SPMM_DENSE_MAX_WARPS)
+                              : few;
+    const unsigned least = least_stripes(p, splits);
+    const unsigned most = wanted->parts != 0 ? least : 4 * least;
+    bool found = false;
+    for (unsigned stripes = least; stripes <= most; stripes++) {
+        const unsigned parts =
+            wanted->parts != 0 ? wanted->parts : ceil_div(p->matrix->stripes, stripes);
+        found = try_dense(p, few, splits, parts, best, best_time) || found;
+        found = try_dense(p, many, splits, parts, best, best_time) || found;
+    }
+    return found;
 }
 
 } // namespace
@@ -273,6 +336,7 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
     const struct espl_cuda_spmm_choice nothing = {0, 0, 0, 0, 0};
     const struct espl_cuda_spmm_choice *w = wanted != NULL ? wanted : &nothing;
     const unsigned tiles = spmm_tiles(matrix, tokens);
+    const struct problem problem = {matrix, device, w, tiles, token_groups(tokens, tiles)};
     const bool dense = matrix->unit == ESPL_IEBME_DENSE;
     double time = 1.0e9;
     bool found = false;
@@ -286,8 +350,8 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
         if (w->splits != 0 && w->splits != splits) {
             continue;
         }
-        found = (dense ? choose_dense(matrix, tiles, device, w, splits, choice, &time)
-                       : choose_sparse(matrix, tiles, device, w, splits, choice, &time)) ||
+        found = (dense ? choose_dense(&problem, splits, choice, &time)
+                       : choose_sparse(&problem, splits, choice, &time)) ||
                 found;
     }
     if (!found) {
@@ -297,6 +361,6 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
             "it fits the %zu bytes of shared memory here",
             matrix->rows, matrix->cols, tokens, device->shared_bytes);
     }
-    *seconds = time * token_groups(tokens, tiles);
+    *seconds = time;
     return ESPL_OK;
 }
