@@ -24,7 +24,7 @@ enum {
 /* Dense weights: a block does its units in rounds of one a warp. */
 constexpr double DENSE_START = 2.0e-6;       /* launch, first weights, end */
 constexpr double DENSE_START_TILE = 0.23e-6; /* for every tile of tokens but the first */
-constexpr double DENSE_BLOCK = 8.5e-9;       /* for every block of the grid */
+constexpr double DENSE_BLOCK = 8.2e-9;       /* for every block of the grid */
 constexpr double DENSE_STRIPE = 0.065e-6;    /* for every stripe of a block: its sums */
 constexpr double DENSE_ROUND = 0.50e-6;      /* from a load to its products, for one tile */
 constexpr double DENSE_ROUND_TILE = 0.17e-6;
