@@ -131,6 +131,21 @@ static enum espl_status visit_entry(struct visit *visit, struct archive_entry *e
                              : status;
 }
 
+/* A tar ends with blocks of zeros. libarchive takes the end of the file for it as well, so one that
+ * was cut off between two files would pass for a smaller one. */
+static enum espl_status check_end(const struct visit *visit, struct espl_error *err)
+{
+    const bool is_tar =
+        (archive_format(visit->archive) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+    if (!is_tar ||
+        archive_filter_bytes(visit->archive, 0) > archive_read_header_position(visit->archive)) {
+        return ESPL_OK;
+    }
+    (void)espl_fail(err, ESPL_E_CORRUPT, "archive '%s' is cut off: its end mark is missing",
+                    visit->name);
+    return espl_hint(err, "copy it again and compare its checksum with the source");
+}
+
 static enum espl_status visit_all(struct visit *visit, struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;

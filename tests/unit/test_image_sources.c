@@ -236,6 +236,36 @@ static void test_archive__damaged(void **state)
     temp_folder_remove(dir);
 }
 
+/* A tar of two files (a block of header and one of content each), cut off at every block. */
+static void test_archive__cut_off(void **state)
+{
+    (void)state;
+    enum { BLOCK = 512, BLOCKS = 4 };
+    const struct archive_file files[] = {{"one.txt", "1", 1, NULL}, {"two.txt", "2", 1, NULL}};
+    char dir[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    char *bytes = NULL;
+    size_t len = 0;
+    struct seen seen;
+    temp_folder_make(dir);
+    join(path, dir, "a.tar");
+    archive_fixture_write(path, ".tar", files, 2);
+    assert_int_equal(espl_fs_read_file(path, 100000, &bytes, &len, NULL), ESPL_OK);
+    assert_true(len > (BLOCKS + 1) * BLOCK);
+    for (size_t blocks = 1; blocks <= BLOCKS; blocks++) {
+        struct espl_error err = {0};
+        assert_int_equal(espl_fs_write_file(path, bytes, blocks * BLOCK, NULL), ESPL_OK);
+        assert_int_equal(visit(path, &limits, &seen, &err), ESPL_E_CORRUPT);
+        assert_non_null(strstr(err.message, "a.tar'"));
+    }
+    /* One block of zeros is mark enough, as it is for tar itself. */
+    assert_int_equal(espl_fs_write_file(path, bytes, (BLOCKS + 1) * BLOCK, NULL), ESPL_OK);
+    assert_int_equal(visit(path, &limits, &seen, NULL), ESPL_OK);
+    assert_string_equal(seen.text, "one.txt=1;two.txt=2;");
+    free(bytes);
+    temp_folder_remove(dir);
+}
+
 /* ---- lists ---- */
 
 static void expect_list(const struct espl_image_list *list)
@@ -425,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_archive__unsafe),
         cmocka_unit_test(test_archive__bounds),
         cmocka_unit_test(test_archive__damaged),
+        cmocka_unit_test(test_archive__cut_off),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_list__refusals),
         cmocka_unit_test(test_list__unlabelled),
