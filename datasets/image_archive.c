@@ -7,6 +7,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,7 +154,7 @@ static enum espl_status visit_all(struct visit *visit, struct espl_error *err)
         struct archive_entry *entry = NULL; /* owned by the archive */
         const int code = archive_read_next_header(visit->archive, &entry);
         if (code == ARCHIVE_EOF) {
-            break;
+            return check_end(visit, err);
         }
         /* A warning leaves the entry usable (a name that is not UTF-8). */
         status = code == ARCHIVE_OK || code == ARCHIVE_WARN ? visit_entry(visit, entry, err)
@@ -174,8 +175,8 @@ static bool enable_formats(struct archive *archive)
 }
 
 /* path: NULL to read from memory. */
-static enum espl_status visit_source(const char *path, const void *bytes, size_t len,
-                                     struct visit *visit, struct espl_error *err)
+static enum espl_status open_and_visit(const char *path, const void *bytes, size_t len,
+                                       struct visit *visit, struct espl_error *err)
 {
     visit->archive = archive_read_new();
     if (visit->archive == NULL) {
@@ -192,6 +193,21 @@ static enum espl_status visit_source(const char *path, const void *bytes, size_t
     }
     espl_buf_free(&visit->content);
     (void)archive_read_free(visit->archive); /* what was read is whole; closing adds nothing */
+    return status;
+}
+
+/* Names that a zip marks as UTF-8 are lost where the locale is another one, so this thread's is
+ * UTF-8 for as long as the archive is read. */
+static enum espl_status visit_source(const char *path, const void *bytes, size_t len,
+                                     struct visit *visit, struct espl_error *err)
+{
+    const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    const locale_t before = utf8 != (locale_t)0 ? uselocale(utf8) : (locale_t)0;
+    const enum espl_status status = open_and_visit(path, bytes, len, visit, err);
+    if (utf8 != (locale_t)0) {
+        (void)uselocale(before);
+        freelocale(utf8);
+    }
     return status;
 }
 

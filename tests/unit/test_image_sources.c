@@ -8,6 +8,7 @@
 
 #include "support/cmocka_all.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,35 @@ static void test_archive__unsafe(void **state)
     }
     assert_true(espl_archive_name_is_safe("a/..b/c.."));
     assert_false(espl_archive_name_is_safe(""));
+    temp_folder_remove(dir);
+}
+
+/* Names beyond ASCII, as zip (marked as UTF-8), pax and old tars hold them, whatever the locale. */
+static void test_archive__names(void **state)
+{
+    (void)state;
+    static const char *const endings[] = {".tar", ".zip"};
+    const struct archive_file file = {"\xc3\xa4/\xe7\x8c\xab.txt", "1", 1, NULL};
+    const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    char dir[ESPL_PATH_MAX];
+    char path[ESPL_PATH_MAX];
+    assert_true(utf8 != (locale_t)0);
+    temp_folder_make(dir);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        struct seen seen;
+        struct espl_error err = {0};
+        char name[32];
+        (void)snprintf(name, sizeof name, "a%s", endings[i]);
+        join(path, dir, name);
+        const locale_t before = uselocale(utf8); /* the writer marks names by it */
+        archive_fixture_write(path, endings[i], &file, 1);
+        (void)uselocale(before);
+        if (visit(path, &limits, &seen, &err) != ESPL_OK) {
+            fail_msg("%s: %s", name, err.message);
+        }
+        assert_string_equal(seen.text, "\xc3\xa4/\xe7\x8c\xab.txt=1;");
+    }
+    freelocale(utf8);
     temp_folder_remove(dir);
 }
 
@@ -455,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_archive__unsafe),
         cmocka_unit_test(test_archive__bounds),
         cmocka_unit_test(test_archive__damaged),
+        cmocka_unit_test(test_archive__names),
         cmocka_unit_test(test_archive__cut_off),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_list__refusals),
