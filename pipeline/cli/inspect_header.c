@@ -4,6 +4,7 @@
 #include "cli/print.h"
 #include "cli/target.h"
 #include "core/fs.h"
+#include "core/tame.h"
 #include "core/units.h"
 #include "report/figure_text.h"
 
@@ -205,6 +206,7 @@ static void print_members(const struct espl_cli *cli, const json_t *object, cons
             continue;
         }
         (void)snprintf(dotted, sizeof dotted, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
+        espl_text_tame(dotted);
         if (json_is_object(value) && depth < MAX_DEPTH) {
             print_members(cli, value, dotted, brief, depth + 1);
             continue;

@@ -1,5 +1,6 @@
 #include "cli/print.h"
 
+#include "core/tame.h"
 #include "core/units.h"
 #include "engine/source_text.h"
 
@@ -176,6 +177,7 @@ void espl_table_cell(struct espl_table *table, enum espl_style style, const char
     if (cell == NULL) {
         return;
     }
+    espl_text_tame(cell->text);
     cell->style = style;
     if (table->columns[column].max_width > 0) {
         cut_text(cell->text, table->columns[column].max_width);

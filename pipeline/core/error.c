@@ -1,11 +1,12 @@
 #include "core/error.h"
 
+#include "core/tame.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* vsnprintf into a fixed field; a text that does not fit ends in "...". Control characters, as file
- * names can hold them, become '?': a message is one line, and no terminal obeys it. */
+/* vsnprintf into a fixed field, tamed; a text that does not fit ends in "...". */
 static void format_text(char *out, size_t size, const char *fmt, va_list args)
 {
     const int n = vsnprintf(out, size, fmt, args);
@@ -14,11 +15,7 @@ static void format_text(char *out, size_t size, const char *fmt, va_list args)
     } else if ((size_t)n >= size && size > 4) {
         memcpy(out + size - 4, "...", 4);
     }
-    for (char *at = out; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
-            *at = '?';
-        }
-    }
+    espl_text_tame(out);
 }
 
 void espl_error_clear(struct espl_error *err)

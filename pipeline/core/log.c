@@ -1,5 +1,7 @@
 #include "core/log.h"
 
+#include "core/tame.h"
+
 #include <stdio.h>
 #include <time.h>
 
@@ -27,6 +29,7 @@ void espl_log(const struct espl_log *log, enum espl_log_level level, const char 
             *c = ' ';
         }
     }
+    espl_text_tame(line);
     log->write(log->user, level, line);
 }
 

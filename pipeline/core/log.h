@@ -9,7 +9,7 @@
 
 enum espl_log_level { ESPL_LOG_DEBUG, ESPL_LOG_INFO, ESPL_LOG_WARN, ESPL_LOG_ERROR };
 
-/** Receives one line without newline. */
+/** Receives one line without newline and other control characters. */
 typedef void (*espl_log_fn)(void *user, enum espl_log_level level, const char *line);
 
 struct espl_log {

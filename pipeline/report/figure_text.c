@@ -1,5 +1,6 @@
 #include "report/figure_text.h"
 
+#include "core/tame.h"
 #include "core/units.h"
 
 #include <math.h>
@@ -190,6 +191,7 @@ void espl_figure_param(const json_t *value, char *out, size_t out_size)
     if (!json_is_array(value)) {
         if (value != NULL) {
             append_scalar(value, out, out_size, &len);
+            espl_text_tame(out);
         }
         return;
     }
@@ -200,6 +202,7 @@ void espl_figure_param(const json_t *value, char *out, size_t out_size)
     if (json_array_size(value) == 0) {
         append(out, out_size, &len, "none");
     }
+    espl_text_tame(out);
 }
 
 void espl_figure_time(const char *utc, char out[ESPL_FIGURE_TEXT])

@@ -17,7 +17,7 @@ void espl_figure_label(const char *metric, char *out, size_t out_size);
  *  with four significant digits or three decimals, whichever says more. NaN gives "-". */
 void espl_figure_value(const char *metric, double value, char out[ESPL_FIGURE_TEXT]);
 /** Parameter value of a run record in words: texts as they are, N:M as "2:4 (keeps 2 of 4)",
- *  lists with commas, numbers in shortest form. */
+ *  lists with commas, numbers in shortest form. Tamed: control characters are '?'. */
 void espl_figure_param(const json_t *value, char *out, size_t out_size);
 /** "2026-05-12T10:04:11Z" -> "2026-05-12 10:04:11 UTC"; other texts unchanged. */
 void espl_figure_time(const char *utc, char out[ESPL_FIGURE_TEXT]);

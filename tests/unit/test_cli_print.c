@@ -35,6 +35,16 @@ static void check_table(const char *columns_text, const char *const *cells, size
     free(text);
 }
 
+/* Texts of files stand in cells: no terminal obeys them, and none breaks a line. */
+static void test_table__control_characters(void **state)
+{
+    static const char *const cells[] = {"a\nb", "\033[2J", "c"};
+    (void)state;
+    check_table(NULL, cells, 3,
+                "  name  why   text\n"
+                "  a?b   ?[2J  c\n");
+}
+
 static void test_table__is_not_cut_without_a_terminal(void **state)
 {
     static const char *const cells[] = {"a", "a reason of some length", "words that go on and on"};
@@ -105,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table__is_not_cut_without_a_terminal),
+        cmocka_unit_test(test_table__control_characters),
         cmocka_unit_test(test_table__fits_the_terminal),
         cmocka_unit_test(test_table__stops_at_twelve_columns),
         cmocka_unit_test(test_text_width__counts_columns),

@@ -354,6 +354,12 @@ static void test_figure_param__lists_and_patterns(void **state)
     espl_figure_param(value, text, sizeof text);
     assert_string_equal(text, "none");
     json_decref(value);
+    value = json_pack("[s, s]", "ant\nbee", "\033[2Jcow"); /* names of folders */
+    espl_figure_param(value, text, sizeof text);
+    assert_string_equal(text, "ant?bee, ?[2Jcow");
+    espl_figure_param(json_array_get(value, 0), text, sizeof text);
+    assert_string_equal(text, "ant?bee");
+    json_decref(value);
 }
 
 #define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -114,6 +114,8 @@ static void test_log__level_and_single_line(void **state)
     assert_int_equal(captured.lines, 1);
     assert_int_equal(captured.level, ESPL_LOG_WARN);
     assert_string_equal(captured.text, "a 1 b ");
+    espl_log(&log, ESPL_LOG_WARN, "device '%s'", "\033[31mred\a, \x7f");
+    assert_string_equal(captured.text, "device '?[31mred?, ?'");
     memset(long_text, 'y', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
     espl_log(&log, ESPL_LOG_ERROR, "%s", long_text);
