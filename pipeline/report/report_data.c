@@ -116,17 +116,29 @@ void espl_report_data_free(struct espl_report_data *data)
     memset(data, 0, sizeof *data);
 }
 
-/* "layers.3.mlp.up_proj" -> "mlp.up_proj"; a value for the whole block has no module. */
+/* What follows "layers.3." or "blocks.3." at the front, "" when nothing does, else NULL. */
+static const char *after_number(const char *module)
+{
+    static const char *const lists[] = {"layers.", "blocks."};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; ++i) {
+        const size_t len = strlen(lists[i]);
+        const size_t digits =
+            strncmp(module, lists[i], len) == 0 ? strspn(module + len, "0123456789") : 0;
+        const char *after = module + len + digits;
+        if (digits > 0 && (*after == '.' || *after == '\0')) {
+            return *after == '.' ? after + 1 : after;
+        }
+    }
+    return NULL;
+}
+
+/* "layers.3.mlp.up_proj" -> "mlp.up_proj", "blocks.3.attn.qkv" and Swin's
+ * "layers.0.blocks.3.attn.qkv"
+ * -> "attn.qkv"; a value for the whole block has no module. */
 static const char *module_tail(const char *module)
 {
-    if (strncmp(module, "layers.", 7) == 0) {
-        const size_t digits = strspn(module + 7, "0123456789");
-        if (digits > 0 && module[7 + digits] == '.') {
-            return module + 7 + digits + 1;
-        }
-        if (digits > 0 && module[7 + digits] == '\0') {
-            return "block";
-        }
+    for (const char *after = after_number(module); after != NULL; after = after_number(module)) {
+        module = after;
     }
     return module[0] == '\0' ? "block" : module;
 }

@@ -20,7 +20,10 @@ static const char record[] =
     "{\"series\": \"trajectory\", \"layer\": 1, \"module\": \"score\", \"value\": 0.84375},"
     "{\"series\": \"front\", \"layer\": 0, \"module\": \"cost\", \"value\": 0.0123},"
     "{\"series\": \"front\", \"layer\": 0, \"module\": \"score\", \"value\": 0.84375},"
-    "{\"series\": \"kept_of_8\", \"layer\": 0, \"module\": \"blocks.0.attn.qkv\", \"value\": 3}"
+    "{\"series\": \"kept_of_8\", \"layer\": 0, \"module\": \"blocks.0.attn.qkv\", \"value\": 3},"
+    "{\"series\": \"kept_of_8\", \"layer\": 1, \"module\": \"blocks.1.attn.qkv\", \"value\": 5},"
+    "{\"series\": \"kept_of_8\", \"layer\": 2, \"module\": \"layers.1.blocks.0.attn.qkv\","
+    " \"value\": 7}"
     "]}]}";
 
 static void test_search__draws_both_curves_once(void **state)
@@ -57,11 +60,29 @@ static void test_search__nothing_without_one(void **state)
     espl_buf_free(&out);
 }
 
+/* Equal modules of all blocks share a panel, whatever the blocks of the architecture are called. */
+static void test_strip__one_panel_a_module(void **state)
+{
+    (void)state;
+    struct espl_buf out;
+    report_page(run_id, record, &out);
+    const char *page = espl_buf_text(&out);
+    const char *module = strstr(page, "<th scope=\"col\" class=\"number\">attn.qkv</th>");
+    assert_non_null(module);
+    assert_null(strstr(page, "blocks.1"));
+    assert_non_null(
+        strstr(module, "<th scope=\"row\" class=\"number\">0</th><td class=\"number\">3</td>"));
+    assert_non_null(
+        strstr(module, "<th scope=\"row\" class=\"number\">2</th><td class=\"number\">7</td>"));
+    espl_buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search__draws_both_curves_once),
         cmocka_unit_test(test_search__nothing_without_one),
+        cmocka_unit_test(test_strip__one_panel_a_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
