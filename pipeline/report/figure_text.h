@@ -7,7 +7,7 @@
 
 enum { ESPL_FIGURE_TEXT = 64 };
 
-/** Unit to print after a metric: "tokens/s", "nats per token", "%", or "" when it has none (ratios,
+/** Unit to print after a metric: "tokens/s", "nats", "%", or "" when it has none (ratios,
  *  counts) or when the text names it itself (durations, sizes). Never NULL. */
 const char *espl_figure_unit(const char *metric);
 /** The metric's name in words: "perplexity_base" -> "perplexity, dense"; others with '_' as spaces.
