@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIDE = 65535 };
-
 enum espl_status espl_picture_reserve(struct espl_picture *picture, uint64_t width, uint64_t height,
                                       unsigned channels, struct espl_error *err)
 {
@@ -15,7 +13,13 @@ enum espl_status espl_picture_reserve(struct espl_picture *picture, uint64_t wid
         return espl_fail(err, ESPL_E_CORRUPT, "the picture is %" PRIu64 " x %" PRIu64 " pixels",
                          width, height);
     }
-    if (width > MOST_SIDE || height > MOST_SIDE || width * height > ESPL_PICTURE_MAX_PIXELS) {
+    if (width > ESPL_PICTURE_MAX_SIDE || height > ESPL_PICTURE_MAX_SIDE) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "the picture is %" PRIu64 " x %" PRIu64
+                         " pixels, a side is longer than %d",
+                         width, height, (int)ESPL_PICTURE_MAX_SIDE);
+    }
+    if (width * height > ESPL_PICTURE_MAX_PIXELS) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "the picture is %" PRIu64 " x %" PRIu64 " pixels, more than %zu", width,
                          height, ESPL_PICTURE_MAX_PIXELS);

@@ -19,6 +19,8 @@ struct espl_picture {
 
 /** Most pixels of a picture; a larger one is refused before anything is decoded. */
 #define ESPL_PICTURE_MAX_PIXELS ((size_t)1 << 27)
+/** And the longest side, also while it is resized. */
+enum { ESPL_PICTURE_MAX_SIDE = 65535 };
 
 /** Decodes by the first bytes, not by a name: many files are not what their name says. Alpha is
  * dropped and palettes are expanded. Errors (what only; the caller adds which file): CORRUPT

@@ -235,6 +235,13 @@ enum espl_status espl_picture_fit(const struct espl_picture *picture,
     const size_t longer = landscape ? picture->width : picture->height;
     const size_t side = fit->resized * longer / shorter; /* of the longer side, rounded down */
     enum espl_status status = ESPL_OK;
+    if (side > ESPL_PICTURE_MAX_SIDE) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "the picture is %zu x %zu pixels: with the shorter side at %zu the longer "
+                         "one is %zu, at most %d can be",
+                         picture->width, picture->height, fit->resized, side,
+                         (int)ESPL_PICTURE_MAX_SIDE);
+    }
     if (picture->channels != fit->channels) {
         status = convert(picture, fit->channels, &coloured, err);
         now = &coloured;

@@ -196,6 +196,8 @@ static void test_fit__too_long(void **state)
     const struct espl_picture picture = {2000, 1, 1, pixels};
     const struct espl_picture_fit fit = {100, 100, 1, ESPL_FILTER_BILINEAR};
     assert_int_equal(espl_picture_fit(&picture, &fit, out, &err), ESPL_E_UNSUPPORTED);
+    assert_string_equal(err.message, "the picture is 2000 x 1 pixels: with the shorter side at 100 "
+                                     "the longer one is 200000, at most 65535 can be");
 }
 
 int main(void)
