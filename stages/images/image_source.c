@@ -120,11 +120,15 @@ static enum espl_status read_labels(const char *path, struct espl_image_source *
     if (status != ESPL_OK) {
         return espl_blame(err, "param:labels");
     }
-    if (source->labels.rank != 1 || source->labels.shape[0] != source->count) {
+    if (source->labels.rank != 1) {
+        (void)espl_fail(err, ESPL_E_KIND, "'%s' has %u dimensions, expected 1 (labels)", path,
+                        source->labels.rank);
+        return espl_blame(err, "param:labels");
+    }
+    if (source->labels.shape[0] != source->count) {
         (void)espl_fail(err, ESPL_E_CORRUPT,
                         "'%s' holds %" PRIu64 " labels, but '%s' %" PRIu64 " pictures", path,
-                        source->labels.rank == 1 ? source->labels.shape[0] : 0, source->path,
-                        source->count);
+                        source->labels.shape[0], source->path, source->count);
         return espl_blame(err, "param:labels");
     }
     for (uint64_t i = 0; i < source->count; i++) {

@@ -212,8 +212,9 @@ static void test_refusals(void **state)
     params.labels = fashion.source;
     assert_int_equal(
         prune_run_ports(&fixture, &espl_stage_images, &params, 'b', NULL, 0, NULL, NULL, &err),
-        ESPL_E_CORRUPT);
+        ESPL_E_KIND);
     assert_string_equal(err.blame, "param:labels");
+    assert_non_null(strstr(err.message, "-ubyte.gz' has 3 dimensions, expected 1 (labels)"));
     params = fashion;
     params.subset = "test";
     assert_int_equal(
