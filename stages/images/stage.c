@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_IMAGES = 1 << 24, LARGEST_SIZE = 4096 };
 
@@ -295,13 +296,30 @@ struct job {
     uint8_t *pixels; /* one picture */
 };
 
+/* Bytes of a name that is not UTF-8 (a folder's may hold any) become '?', so that every class has
+ * one. New reference; NULL when out of memory. */
+static json_t *class_name(const char *name)
+{
+    json_t *text = json_string(name);
+    char *copy = text == NULL ? strdup(name) : NULL;
+    if (copy == NULL) {
+        return text;
+    }
+    for (char *at = copy; *at != '\0'; at++) {
+        *at = ((unsigned char)*at & 0x80u) != 0 ? '?' : *at;
+    }
+    text = json_string(copy);
+    free(copy);
+    return text;
+}
+
 static enum espl_status write_description(const struct job *job, struct espl_error *err)
 {
     json_t *description = describe(job->params, &job->setup);
     json_t *names = json_array();
     const struct espl_image_list *list = job->source.list;
     for (size_t c = 0; list != NULL && c < espl_image_list_classes(list); c++) {
-        (void)json_array_append_new(names, json_string(espl_image_list_class_name(list, c)));
+        (void)json_array_append_new(names, class_name(espl_image_list_class_name(list, c)));
     }
     (void)json_object_set_new(description, "count", json_integer((json_int_t)job->choice.count));
     (void)json_object_set_new(description, "classes",

@@ -195,6 +195,32 @@ static void test_folder(void **state)
     prune_fixture_close(&fixture);
 }
 
+/* A class whose name is not UTF-8 keeps its place among the names. */
+static void test_class_names(void **state)
+{
+    (void)state;
+    struct prune_fixture fixture;
+    struct prune_result result;
+    struct espl_artifact *artifact = NULL;
+    char path[ESPL_PATH_MAX];
+    char dir[ESPL_PATH_MAX];
+    const struct espl_image_params params = {
+        .source = dir, .size = 32, .channels = 3, .crop_pct = 1.0, .memory = 1 << 20};
+    prune_fixture_open(&fixture);
+    assert_int_equal(espl_fs_join(dir, fixture.folder, "set", NULL), ESPL_OK);
+    put(dir, "ant/one.png", "colour.png");
+    put(dir, "b\xe9/two.png", "colour.png");
+    put(dir, "cow/three.png", "colour.png");
+    run(&fixture, &params, 'a', &result);
+    prune_path(&fixture, 'a', path);
+    assert_int_equal(espl_artifact_open(path, &artifact, NULL), ESPL_OK);
+    assert_non_null(
+        strstr(espl_artifact_description(artifact), "\"class_names\":[\"ant\",\"b?\",\"cow\"]"));
+    espl_artifact_close(artifact);
+    prune_result_free(&result);
+    prune_fixture_close(&fixture);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -266,7 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idx),    cmocka_unit_test(test_order),
         cmocka_unit_test(test_folder), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_check),  cmocka_unit_test(test_class_names),
     };
     return cmocka_run_group_tests_name("images_stage", tests, NULL, NULL);
 }
