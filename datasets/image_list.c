@@ -91,6 +91,18 @@ static enum espl_status archive_file(void *user, const char *name, const uint8_t
 static enum espl_status list_folder(struct espl_image_list *list, const char *relative, int depth,
                                     struct espl_error *err);
 
+/* A folder that could be a class and turns out to hold no picture is remembered. */
+static enum espl_status list_inner_folder(struct espl_image_list *list, const char *inside,
+                                          const char *name, int depth, struct espl_error *err)
+{
+    const size_t before = list->count;
+    const enum espl_status status = list_folder(list, inside, depth + 1, err);
+    if (status == ESPL_OK && depth == 0 && list->count == before && list->empty_count++ == 0) {
+        (void)snprintf(list->empty, sizeof list->empty, "%s", name);
+    }
+    return status;
+}
+
 static enum espl_status list_name(struct espl_image_list *list, const char *relative,
                                   const char *name, int depth, struct espl_error *err)
 {
@@ -106,7 +118,7 @@ static enum espl_status list_name(struct espl_image_list *list, const char *rela
         return status == ESPL_OK && is_picture(name) ? add_entry(list, inside, NULL, 0, err)
                                                      : status;
     }
-    return list_folder(list, inside, depth + 1, err);
+    return list_inner_folder(list, inside, name, depth, err);
 }
 
 static enum espl_status list_folder(struct espl_image_list *list, const char *relative, int depth,
@@ -338,6 +350,13 @@ size_t espl_image_list_classes(const struct espl_image_list *list)
 const char *espl_image_list_class_name(const struct espl_image_list *list, size_t class_index)
 {
     return list->classes[class_index] != NULL ? list->classes[class_index] : "";
+}
+
+size_t espl_image_list_empty(const struct espl_image_list *list, const char **example)
+{
+    const bool counts = list->class_count > 0;
+    *example = counts ? list->empty : "";
+    return counts ? list->empty_count : 0;
 }
 
 enum espl_status espl_image_list_read(const struct espl_image_list *list, size_t index,

@@ -41,6 +41,10 @@ const char *espl_image_list_name(const struct espl_image_list *list, size_t inde
 int32_t espl_image_list_class(const struct espl_image_list *list, size_t index);
 size_t espl_image_list_classes(const struct espl_image_list *list);
 const char *espl_image_list_class_name(const struct espl_image_list *list, size_t class_index);
+/** How many folders stand among the classes but hold no picture (others than *.jpg, *.jpeg, *.png
+ * do not count), so that they are none; always 0 for an archive and for a set without classes.
+ * *example: the first of them, "" when there is none. Borrowed. */
+size_t espl_image_list_empty(const struct espl_image_list *list, const char **example);
 /** Brings one picture file; free(file->owned) afterwards. */
 enum espl_status espl_image_list_read(const struct espl_image_list *list, size_t index,
                                       struct espl_image_file *file, struct espl_error *err);

@@ -67,6 +67,7 @@ static void take_defaults(const struct espl_model_config *model, struct espl_ima
     setup->fit.filter =
         strcmp(vision->interpolation, "bilinear") == 0 ? ESPL_FILTER_BILINEAR : ESPL_FILTER_BICUBIC;
     setup->crop_pct = vision->crop_pct;
+    setup->model_classes = model->vocab;
     memcpy(setup->mean, vision->mean, sizeof setup->mean);
     memcpy(setup->std, vision->std, sizeof setup->std);
 }

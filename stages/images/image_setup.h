@@ -37,6 +37,7 @@ struct espl_image_setup {
     struct espl_picture_fit fit;
     double crop_pct;
     double mean[ESPL_VISION_MAX_CHANNELS], std[ESPL_VISION_MAX_CHANNELS];
+    uint64_t model_classes; /* 0 = no model is connected */
 };
 
 /** model: NULL when none is connected. Errors: KIND (a language model), JOB (combinations). */

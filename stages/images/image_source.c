@@ -101,7 +101,8 @@ static enum espl_status open_list(const struct espl_image_params *params,
     if (status != ESPL_OK) {
         return espl_blame(err, status == ESPL_E_JOB ? "param:subset" : "param:source");
     }
-    if (params->list != NULL) {
+    source->listed = params->list != NULL;
+    if (source->listed) {
         const enum espl_status kept = keep_listed(params->list, source, err);
         if (kept != ESPL_OK) {
             return kept;
@@ -220,6 +221,30 @@ enum espl_status espl_image_source_open(const struct espl_image_params *params,
         espl_image_source_close(source);
     }
     return status;
+}
+
+void espl_image_source_warn(const struct espl_image_source *source, uint64_t model_classes,
+                            const struct espl_log *log)
+{
+    const char *example = "";
+    if (source->list == NULL) {
+        return;
+    }
+    const size_t empty = espl_image_list_empty(source->list, &example);
+    if (empty > 0) {
+        espl_log(log, ESPL_LOG_WARN,
+                 "%zu folder%s of '%s' without *.jpg, *.jpeg or *.png %s no class: '%s'%s", empty,
+                 empty == 1 ? "" : "s", source->path, empty == 1 ? "is" : "are", example,
+                 empty == 1 ? "" : ", ...");
+    }
+    if (!source->listed && source->classes > 0 && model_classes > 0 &&
+        source->classes != model_classes) {
+        espl_log(log, ESPL_LOG_WARN,
+                 "'%s' has %" PRIu64 " class folders, the model %" PRIu64
+                 " classes: the folders are numbered 0 to %" PRIu64 " in the order of their names, "
+                 "whatever the model calls these",
+                 source->path, source->classes, model_classes, source->classes - 1);
+    }
 }
 
 void espl_image_source_close(struct espl_image_source *source)

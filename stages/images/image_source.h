@@ -3,6 +3,7 @@
 #ifndef ESPL_STAGES_IMAGE_SOURCE_H
 #define ESPL_STAGES_IMAGE_SOURCE_H
 
+#include "core/log.h"
 #include "datasets/image_idx.h"
 #include "datasets/image_list.h"
 #include "stages/images/image_setup.h"
@@ -21,6 +22,7 @@ struct espl_image_source {
     uint64_t classes; /* 0 = no labels */
     /* folder, archive */
     struct espl_image_list *list;
+    bool listed; /* classes are the labels of a list, not the folders */
     /* idx, cifar */
     char *picture_bytes, *label_bytes;
     struct espl_idx pictures, labels; /* labels.values NULL without */
@@ -39,6 +41,11 @@ enum espl_status espl_image_source_check(const struct espl_image_params *params,
 /** Opens what the parameters name. Blames the parameter. */
 enum espl_status espl_image_source_open(const struct espl_image_params *params,
                                         struct espl_image_source *source, struct espl_error *err);
+/** Warns of what makes labels mean other classes than the user thinks: folders that hold no
+ * picture, so that they are not numbered, and folders of another number than the model's classes.
+ * model_classes: 0 = not known. */
+void espl_image_source_warn(const struct espl_image_source *source, uint64_t model_classes,
+                            const struct espl_log *log);
 /** Safe on a zeroed struct. */
 void espl_image_source_close(struct espl_image_source *source);
 /** -1 without labels. */

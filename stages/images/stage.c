@@ -431,6 +431,7 @@ static enum espl_status images_run(struct espl_stage_ctx *ctx, const void *raw_p
         status = open_job(&job, err);
     }
     if (status == ESPL_OK) {
+        espl_image_source_warn(&job.source, job.setup.model_classes, espl_ctx_log(ctx));
         status = espl_image_choice_make(job.params, job.source.count, &job.choice, err);
     }
     if (status == ESPL_OK && job.params->on_error == ESPL_IMAGE_ON_ERROR_SKIP) {

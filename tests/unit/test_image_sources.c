@@ -323,7 +323,9 @@ static void test_list(void **state)
     const struct archive_file files[] = {
         {"set/bee/0.jpeg", "c", 1, NULL},     {"other/ant/9.png", "x", 1, NULL},
         {"set/ant/deep/2.jpg", "b", 1, NULL}, {"set/ant/1.PNG", "a", 1, NULL},
-        {"set/ant/notes.txt", "n", 1, NULL},  {"README.md", "r", 1, NULL}};
+        {"set/ant/notes.txt", "n", 1, NULL},  {"README.md", "r", 1, NULL},
+        {"set/cow/1.webp", "w", 1, NULL},     {"set/bee/none/x.txt", "x", 1, NULL}};
+    const char *example = NULL;
     char dir[ESPL_PATH_MAX];
     char path[ESPL_PATH_MAX];
     char digests[2][ESPL_SHA256_HEX];
@@ -339,10 +341,12 @@ static void test_list(void **state)
     }
     assert_int_equal(espl_image_list_open(dir, "set/", &limits, 10000, &list, NULL), ESPL_OK);
     expect_list(list);
+    assert_int_equal(espl_image_list_empty(list, &example), 1); /* would have been a class */
+    assert_string_equal(example, "cow");
     assert_int_equal(espl_image_list_digest(list, digests[0], NULL), ESPL_OK);
     espl_image_list_close(list);
     join(path, dir, "all.tar.gz");
-    archive_fixture_write(path, ".tar.gz", files, 6);
+    archive_fixture_write(path, ".tar.gz", files, sizeof files / sizeof files[0]);
     assert_int_equal(espl_image_list_open(path, "set", &limits, 10000, &list, NULL), ESPL_OK);
     expect_list(list);
     assert_int_equal(espl_image_list_digest(list, digests[1], NULL), ESPL_OK);

@@ -2,6 +2,7 @@
  * with pictures that cannot be read. */
 #include "eval/vision_images.h"
 #include "stages/images/image_choice.h"
+#include "stages/images/image_source.h"
 #include "unit/golden_data.h"
 #include "unit/prune_fixture.h"
 
@@ -221,6 +222,45 @@ static void test_class_names(void **state)
     prune_fixture_close(&fixture);
 }
 
+static void keep_line(void *user, enum espl_log_level level, const char *line)
+{
+    struct espl_buf *lines = user;
+    assert_int_equal(level, ESPL_LOG_WARN);
+    espl_buf_printf(lines, "%s\n", line);
+}
+
+/* Folders that are not numbered, and another number of them than the model has classes. */
+static void test_warnings(void **state)
+{
+    (void)state;
+    struct prune_fixture fixture;
+    struct espl_image_source source;
+    struct espl_buf lines;
+    const struct espl_log log = {keep_line, &lines, ESPL_LOG_INFO};
+    char dir[ESPL_PATH_MAX];
+    const struct espl_image_params params = {.source = dir, .memory = 1 << 20};
+    prune_fixture_open(&fixture);
+    espl_buf_init(&lines, 4096);
+    assert_int_equal(espl_fs_join(dir, fixture.folder, "set", NULL), ESPL_OK);
+    put(dir, "ant/one.png", "colour.png");
+    put(dir, "bee/two.webp", "colour.png");
+    put(dir, "cow/three.png", "colour.png");
+    assert_int_equal(espl_image_source_open(&params, &source, NULL), ESPL_OK);
+    espl_image_source_warn(&source, 2, &log);
+    assert_non_null(strstr(espl_buf_text(&lines), "1 folder of '"));
+    assert_non_null(
+        strstr(espl_buf_text(&lines), "/set' without *.jpg, *.jpeg or *.png is no class: 'bee'\n"));
+    assert_null(strstr(espl_buf_text(&lines), "class folders"));
+    espl_buf_reset(&lines);
+    espl_image_source_warn(&source, 10, &log);
+    assert_non_null(strstr(espl_buf_text(&lines),
+                           "has 2 class folders, the model 10 classes: the folders are numbered 0 "
+                           "to 1 in the order of their names"));
+    espl_image_source_close(&source);
+    espl_buf_free(&lines);
+    prune_fixture_close(&fixture);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -290,9 +330,10 @@ static void test_check(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx),    cmocka_unit_test(test_order),
-        cmocka_unit_test(test_folder), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_check),  cmocka_unit_test(test_class_names),
+        cmocka_unit_test(test_idx),      cmocka_unit_test(test_order),
+        cmocka_unit_test(test_folder),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_check),    cmocka_unit_test(test_class_names),
+        cmocka_unit_test(test_warnings),
     };
     return cmocka_run_group_tests_name("images_stage", tests, NULL, NULL);
 }
