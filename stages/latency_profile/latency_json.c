@@ -132,16 +132,17 @@ static enum espl_status read_runs(const json_t *json, struct espl_latency_record
     return ESPL_OK;
 }
 
-/* A number or null. */
-static bool read_real(const json_t *value, double *out)
+/* A number that can be a cost (0 as a spread), or null. */
+static bool read_real(const json_t *value, bool may_be_zero, double *out)
 {
     *out = json_is_number(value) ? json_number_value(value) : (double)NAN;
-    return json_is_number(value) || json_is_null(value);
+    return json_is_null(value) ||
+           (json_is_number(value) && (*out > 0.0 || (may_be_zero && *out == 0.0)));
 }
 
 static enum espl_status read_cells(const json_t *cost, const char *name,
-                                   const struct espl_latency_table *table, double *out,
-                                   struct espl_error *err)
+                                   const struct espl_latency_table *table, bool may_be_zero,
+                                   double *out, struct espl_error *err)
 {
     const json_t *shapes = json_object_get(cost, name);
     bool good = json_array_size(shapes) == table->shape_count;
@@ -152,13 +153,17 @@ static enum espl_status read_cells(const json_t *cost, const char *name,
             const json_t *kernels = json_array_get(levels, n - 1);
             good = json_array_size(kernels) == table->kernel_count;
             for (size_t k = 0; good && k < table->kernel_count; k++) {
-                good =
-                    read_real(json_array_get(kernels, k), &out[espl_latency_index(table, s, n, k)]);
+                good = read_real(json_array_get(kernels, k), may_be_zero,
+                                 &out[espl_latency_index(table, s, n, k)]);
             }
         }
     }
     return good ? ESPL_OK
-                : fail_member(name, "numbers or null in lists [shape][n - 1][kernel]", err);
+                : fail_member(name,
+                              may_be_zero
+                                  ? "numbers from 0 or null in lists [shape][n - 1][kernel]"
+                                  : "positive numbers or null in lists [shape][n - 1][kernel]",
+                              err);
 }
 
 static enum espl_status read_cost(const json_t *json, const char *name,
@@ -185,10 +190,10 @@ static enum espl_status read_cost(const json_t *json, const char *name,
         cost->measured[i] = json_number_value(value);
         good = json_is_number(value) && cost->measured[i] > 0.0;
     }
-    status = good ? read_cells(object, "raw", &cost->table, cost->table.raw, err)
+    status = good ? read_cells(object, "raw", &cost->table, false, cost->table.raw, err)
                   : fail_member("measured", "a positive number for every run", err);
     if (status == ESPL_OK) {
-        status = read_cells(object, "spread", &cost->table, cost->table.spread, err);
+        status = read_cells(object, "spread", &cost->table, true, cost->table.spread, err);
     }
     return status == ESPL_OK ? espl_latency_table_close(&cost->table, err) : status;
 }
@@ -226,7 +231,7 @@ enum espl_status espl_latency_record_from_json(const json_t *json,
         return fail_member("schema", "\"espalier.latency/1\"", err);
     }
     if (device == NULL || device[0] == '\0' || strlen(device) >= sizeof record->device) {
-        return fail_member("device", "a text", err);
+        return fail_member("device", "a text of less than 2048 bytes", err);
     }
     (void)snprintf(record->device, sizeof record->device, "%s", device);
     enum espl_status status = read_count(json, "batch", (size_t)1 << 20, &record->batch, err);

@@ -244,14 +244,15 @@ static enum espl_status read_table(struct espl_stage_ctx *ctx, const struct late
     json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (json == NULL) {
-        return espl_fail(err, ESPL_E_CORRUPT, "latency table '%s' is no JSON: line %d: %s",
-                         params->table, where.line, where.text);
+        espl_fail(err, ESPL_E_CORRUPT, "latency table '%s' is no JSON: line %d: %s", params->table,
+                  where.line, where.text);
+        return espl_blame(err, "param:table");
     }
     status = espl_latency_record_from_json(json, record, err);
     json_decref(json);
     if (status != ESPL_OK) {
         espl_context(err, "reading latency table '%s'", params->table);
-        return status;
+        return espl_blame(err, "param:table");
     }
     record->accepted = params->allow_foreign;
     if (espl_latency_same_device(record->device, here)) {
@@ -403,6 +404,9 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
                       : read_table(ctx, params, &record, err);
     if (status == ESPL_OK) {
         status = check_layers(config, &record, err);
+        if (status != ESPL_OK) {
+            espl_blame(err, "param:table"); /* what was measured here is of this model */
+        }
     }
     if (status != ESPL_OK) {
         goto cleanup;

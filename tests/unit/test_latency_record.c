@@ -117,6 +117,33 @@ static void test_json__refuses(void **state)
     }
 }
 
+/* A cost is above 0, and no spread below it: the file's fault, not one of computing. */
+static void test_json__refuses_costs_that_are_none(void **state)
+{
+    (void)state;
+    const struct {
+        const char *cells;
+        double value;
+        enum espl_status status;
+    } cases[] = {{"raw", -1e-3, ESPL_E_CORRUPT},
+                 {"raw", 0.0, ESPL_E_CORRUPT},
+                 {"spread", -1e-6, ESPL_E_CORRUPT},
+                 {"spread", 0.0, ESPL_OK}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct espl_latency_record record;
+        struct espl_error err = {0};
+        json_t *json = shipped("deit-fmnist-epyc.json");
+        json_t *shapes = json_object_get(json_object_get(json, "latency"), cases[i].cells);
+        json_t *kernels = json_array_get(json_array_get(shapes, 2), 4);
+        assert_int_equal(json_array_set_new(kernels, 1, json_real(cases[i].value)), 0);
+        const enum espl_status status = espl_latency_record_from_json(json, &record, &err);
+        assert_int_equal(status, cases[i].status);
+        assert_true(status == ESPL_OK || strstr(err.message, cases[i].cells) != NULL);
+        espl_latency_record_free(&record);
+        json_decref(json);
+    }
+}
+
 static void test_same_device__looks_past_the_first_word(void **state)
 {
     (void)state;
@@ -236,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_shipped_tables__are_safe),
         cmocka_unit_test(test_json__round_trip),
         cmocka_unit_test(test_json__refuses),
+        cmocka_unit_test(test_json__refuses_costs_that_are_none),
         cmocka_unit_test(test_same_device__looks_past_the_first_word),
         cmocka_unit_test(test_problem__dense_budget_and_levels),
         cmocka_unit_test(test_problem__refuses),
