@@ -38,6 +38,7 @@ const struct espl_param espl_budget_params_table[] = {
      .unit = "",
      .type = ESPL_PARAM_DURATION,
      .flags = ESPL_PARAM_OPTIONAL,
+     .min = 1e-6, /* 0 would read as not given */
      .max = 1e6,
      AT(latency_budget)},
     {.name = "energy_saving",

@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,34 @@ static enum espl_status check(const struct espl_latency_record *record,
     return ESPL_OK;
 }
 
+/* The least cost is that of every layer at its sparsest level. Blames what set the budget. */
+static enum espl_status check_budget(const struct source *source,
+                                     const struct espl_search_constraint *constraint,
+                                     const struct espl_search_problem *problem, double dense,
+                                     struct espl_error *err)
+{
+    const bool is_latency = strcmp(source->name, "latency") == 0;
+    const char *factor = is_latency ? "speedup" : "energy_saving";
+    double least = constraint->base;
+    for (size_t layer = 0; layer < problem->space.layers; layer++) {
+        least += constraint->cost[layer * ESPL_SEARCH_MAX_LEVELS];
+    }
+    if (!(least > constraint->budget)) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_NUMERIC,
+              "the %s budget of %.6g %s cannot be met: the sparsest configuration needs %.6g, the "
+              "dense model %.6g",
+              source->name, constraint->budget, is_latency ? "s" : "J", least, dense);
+    if (source->budget > 0.0) {
+        espl_hint(err, "allow at least %.6gms, or sparser levels", ceil(least * 1e6) * 1e-3);
+        return espl_blame(err, "param:latency_budget");
+    }
+    espl_hint(err, "set '%s' to at most %.6g, or allow sparser levels", factor,
+              floor(dense / least * 1e3) * 1e-3);
+    return espl_blame(err, is_latency ? "param:speedup" : "param:energy_saving");
+}
+
 static enum espl_status allocate(struct espl_search_problem *problem, size_t layers,
                                  size_t constraints, struct espl_error *err)
 {
@@ -170,12 +199,12 @@ enum espl_status espl_search_problem_make(const struct espl_latency_record *reco
             .budget = sources[c].budget > 0.0 ? sources[c].budget : dense / sources[c].factor,
             .base = dense - searched[c],
             .cost = problem->cost[c]};
+        status = check_budget(&sources[c], &problem->space.constraint[c], problem, dense, err);
+        if (status != ESPL_OK) {
+            return status;
+        }
     }
-    status = espl_search_space_check(&problem->space, err);
-    if (status == ESPL_E_NUMERIC) {
-        espl_blame(err, budget->latency > 0.0 ? "param:latency_budget" : "param:speedup");
-    }
-    return status;
+    return espl_search_space_check(&problem->space, err);
 }
 
 void espl_search_problem_free(struct espl_search_problem *problem)

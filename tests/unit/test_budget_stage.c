@@ -318,6 +318,7 @@ static void test_search__both_budgets(void **state)
     setup.params.energy_saving = 3.0;
     search(&setup, 'f', "z; dev", &result);
     expect(&result, ESPL_E_NUMERIC, "the energy budget of");
+    assert_string_equal(result.err.blame, "param:energy_saving");
     close_setup(&setup);
 }
 

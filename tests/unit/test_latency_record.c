@@ -229,6 +229,21 @@ static void test_problem__refuses(void **state)
     assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
                      ESPL_E_NUMERIC);
     assert_string_equal(err.blame, "param:speedup");
+    assert_string_equal(err.message,
+                        "the latency budget of 0.000299306 s cannot be met: the sparsest "
+                        "configuration needs 0.0120943, the dense model 0.0299306");
+    assert_string_equal(err.hint, "set 'speedup' to at most 2.474, or allow sparser levels");
+    espl_search_problem_free(&problem);
+    budget.latency = 4e-3;
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_E_NUMERIC);
+    assert_string_equal(err.blame, "param:latency_budget");
+    assert_string_equal(err.hint, "allow at least 12.095ms, or sparser levels");
+    espl_search_problem_free(&problem);
+    budget.latency = 0.0;
+    budget.speedup = 2.474; /* what the advice says */
+    assert_int_equal(espl_search_problem_make(&record, &facts, &layers, &budget, &problem, &err),
+                     ESPL_OK);
     espl_search_problem_free(&problem);
     budget.speedup = 2.0;
     budget.kind = ESPL_BUDGET_BOTH;
