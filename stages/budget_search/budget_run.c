@@ -101,6 +101,33 @@ static enum espl_status check_inputs(const struct espl_budget_run *run, struct e
     return status;
 }
 
+/* Are there as many pictures as were asked for, and do the held-out ones count as such? */
+static enum espl_status check_pictures(const struct espl_budget_run *run, uint64_t count,
+                                       uint64_t held_out, struct espl_error *err)
+{
+    const uint64_t pool = espl_budget_pool(run->params, count, run->own_holdout);
+    if (pool > count) {
+        espl_fail(err, ESPL_E_KIND, "%" PRIu64 " pictures are asked for, there are %" PRIu64, pool,
+                  count);
+        return espl_blame(err, "param:search_pictures");
+    }
+    if ((uint64_t)run->params->holdout_pictures > held_out) {
+        espl_fail(err, ESPL_E_KIND,
+                  "%" PRIu64 " held-out pictures are asked for, there are %" PRIu64,
+                  (uint64_t)run->params->holdout_pictures, held_out);
+        return espl_blame(err, "param:holdout_pictures");
+    }
+    if (run->own_holdout &&
+        strcmp(espl_artifact_content_sha256(espl_ctx_input(run->ctx, "images")),
+               espl_artifact_content_sha256(espl_ctx_input(run->ctx, "holdout"))) == 0) {
+        espl_fail(err, ESPL_E_KIND,
+                  "'holdout' is the same pictures as 'images': nothing is held out");
+        espl_hint(err, "leave 'holdout' out, then half of 'images' is held out, or connect others");
+        return espl_blame(err, "input:holdout");
+    }
+    return ESPL_OK;
+}
+
 static enum espl_status open_pictures(struct espl_budget_run *run, uint64_t seed,
                                       struct espl_error *err)
 {
@@ -108,18 +135,23 @@ static enum espl_status open_pictures(struct espl_budget_run *run, uint64_t seed
     struct espl_artifact *images = espl_ctx_input(run->ctx, "images");
     struct espl_artifact *holdout = espl_ctx_input(run->ctx, "holdout");
     struct espl_image_set set;
+    struct espl_image_set held;
     enum espl_status status = espl_image_set_open(images, &set, err);
     run->own_holdout = holdout != NULL;
+    if (status == ESPL_OK && run->own_holdout) {
+        status = espl_image_set_open(holdout, &held, err);
+    }
+    if (status != ESPL_OK) {
+        return status;
+    }
+    const uint64_t pool = espl_budget_pool(run->params, set.count, run->own_holdout);
+    const uint64_t rest = pool < set.count ? set.count - pool : 0;
+    status = check_pictures(run, set.count, run->own_holdout ? held.count : rest, err);
     if (status == ESPL_OK) {
-        status = espl_nm_pictures_open(images, config,
-                                       espl_budget_pool(run->params, set.count, run->own_holdout),
-                                       seed, &run->pictures, err);
+        status = espl_nm_pictures_open(images, config, pool, seed, &run->pictures, err);
     }
     if (status == ESPL_OK && run->own_holdout) {
-        status = espl_image_set_open(holdout, &set, err);
-        if (status == ESPL_OK) {
-            status = espl_nm_pictures_open(holdout, config, set.count, seed, &run->holdout, err);
-        }
+        status = espl_nm_pictures_open(holdout, config, held.count, seed, &run->holdout, err);
     }
     return status;
 }

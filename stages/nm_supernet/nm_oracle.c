@@ -102,6 +102,7 @@ enum espl_status espl_nm_oracle_create(struct espl_model *model, struct espl_bac
         if (options->pictures[f] < 1 || options->pictures[f] > pictures->pool) {
             espl_fail(err, ESPL_E_KIND, "a fidelity of %zu pictures, but the search has %llu",
                       options->pictures[f], (unsigned long long)pictures->pool);
+            espl_blame(err, "param:pictures");
             espl_nm_oracle_destroy(oracle);
             return ESPL_E_KIND;
         }

@@ -322,6 +322,35 @@ static void test_search__both_budgets(void **state)
     close_setup(&setup);
 }
 
+/* More pictures than there are, and held-out ones that the search saw: said before the search. */
+static void test_search__refuses_pictures_that_do_not_fit(void **state)
+{
+    (void)state;
+    struct setup setup;
+    struct search_result result;
+    open_setup(&setup, 40, false);
+    setup.params.search_pictures = SEARCH_PICTURES + 1;
+    search(&setup, 'c', "z; dev", &result);
+    expect(&result, ESPL_E_KIND, "41 pictures are asked for, there are 40");
+    assert_string_equal(result.err.blame, "param:search_pictures");
+    setup.params.search_pictures = SEARCH_PICTURES - 10;
+    setup.params.holdout_pictures = 11;
+    search(&setup, 'c', "z; dev", &result);
+    expect(&result, ESPL_E_KIND, "11 held-out pictures are asked for, there are 10");
+    assert_string_equal(result.err.blame, "param:holdout_pictures");
+    setup.params.holdout_pictures = 10;
+    const struct search_run run = {.stage = &espl_stage_budget_search,
+                                   .params = &setup.params,
+                                   .key_digit = 'c',
+                                   .ports = {"model", "quality", "latency", "images", "holdout"},
+                                   .digits = {'a', 'd', 'e', 'b', 'b'},
+                                   .fingerprint = "z; dev"};
+    search_run_stage(&setup.fixture, &run, &result);
+    expect(&result, ESPL_E_KIND, "'holdout' is the same pictures as 'images'");
+    assert_string_equal(result.err.blame, "input:holdout");
+    close_setup(&setup);
+}
+
 static void test_search__refuses_an_unsafe_predictor(void **state)
 {
     (void)state;
@@ -377,6 +406,7 @@ static void test_search__refuses_lists_that_do_not_fit(void **state)
     setup.pictures[1] = SEARCH_PICTURES;
     search(&setup, 'c', "z; dev", &result);
     expect(&result, ESPL_E_KIND, "a fidelity of 40 pictures, but the search has 20");
+    assert_string_equal(result.err.blame, "param:pictures");
     close_setup(&setup);
 }
 
@@ -403,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_search__measures_the_runners_up),
         cmocka_unit_test(test_search__resumes_to_the_same_bytes),
         cmocka_unit_test(test_search__both_budgets),
+        cmocka_unit_test(test_search__refuses_pictures_that_do_not_fit),
         cmocka_unit_test(test_search__refuses_an_unsafe_predictor),
         cmocka_unit_test(test_search__refuses_a_foreign_device),
         cmocka_unit_test(test_search__refuses_lists_that_do_not_fit),
