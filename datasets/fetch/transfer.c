@@ -280,6 +280,7 @@ void espl_transfer_start(struct espl_transfer *transfer, CURLM *multi)
     transfer->total = 0;
     transfer->body_begun = false;
     transfer->body_failed = false;
+    transfer->start_over = false;
     transfer->curl_text[0] = '\0';
     transfer->started_at = transfer->partial.size;
     transfer->easy = curl_easy_init();

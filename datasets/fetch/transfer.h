@@ -59,7 +59,8 @@ struct espl_transfer {
     uint64_t started_at; /* size of the partial file when it began */
     uint64_t total;      /* size of the file as this answer tells it; 0 = not told */
     bool body_begun;
-    bool body_failed; /* error holds why */
+    bool body_failed; /* error holds why, unless */
+    bool start_over;  /* the answer does not go with what is there, which was dropped: ask again */
     char curl_text[CURL_ERROR_SIZE];
 };
 
@@ -81,7 +82,8 @@ size_t espl_transfer_header(char *line, size_t size, size_t count, void *user);
 size_t espl_transfer_body(char *bytes, size_t size, size_t count, void *user);
 /** Keeps what the hub's header says about hash, size and commit: as good as the registry's word. */
 void espl_transfer_take_hub(struct espl_transfer *transfer);
-/** Decides what the answer's content is, before its first byte. False: error is set. */
+/** Decides what the answer's content is, before its first byte. False: error or start_over is set.
+ */
 bool espl_transfer_begin_body(struct espl_transfer *transfer, long http_code);
 /** Whole file: check, publish, record. */
 void espl_transfer_complete(struct espl_transfer *transfer);

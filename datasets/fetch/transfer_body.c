@@ -82,6 +82,33 @@ static uint64_t told_size(const struct espl_transfer *transfer, long http_code)
     return length > 0 ? (uint64_t)length : 0;
 }
 
+/* Does this part go on where the partial file ends, in the same version of the file? A server that
+ * does not know If-Range sends a part of what it has now; where no hash would show it, only the
+ * validator can. */
+static bool check_part(struct espl_transfer *transfer)
+{
+    const struct espl_response *const response = &transfer->response;
+    struct espl_partial *const partial = &transfer->partial;
+    const bool other_part = !response->has_range || response->range_start != partial->size;
+    const bool other_version = transfer->expected[0] == '\0' && partial->validator[0] != '\0' &&
+                               response->validator[0] != '\0' &&
+                               strcmp(partial->validator, response->validator) != 0;
+    if (!other_part && !other_version) {
+        return true;
+    }
+    if (partial->size > 0 && !transfer->restarted) { /* once, try from nothing */
+        transfer->restarted = true;
+        transfer->result.resumed_from = 0;
+        transfer->start_over = espl_partial_restart(partial, "", &transfer->error) == ESPL_OK;
+        return false;
+    }
+    (void)espl_fail(&transfer->error, ESPL_E_CORRUPT,
+                    other_part ? "the server sent another part of '%s' than was asked for"
+                               : "'%s' changes on the server while it is fetched",
+                    transfer->file->name);
+    return false;
+}
+
 bool espl_transfer_begin_body(struct espl_transfer *transfer, long http_code)
 {
     transfer->body_begun = true;
@@ -93,11 +120,8 @@ bool espl_transfer_begin_body(struct espl_transfer *transfer, long http_code)
         ((transfer->expected_size != 0 && total != transfer->expected_size) || total > limit)) {
         return fail_size(transfer, total);
     }
-    if (http_code == 206 && (!transfer->response.has_range ||
-                             transfer->response.range_start != transfer->partial.size)) {
-        return espl_fail(&transfer->error, ESPL_E_CORRUPT,
-                         "the server sent another part of '%s' than was asked for",
-                         transfer->file->name) == ESPL_OK;
+    if (http_code == 206 && !check_part(transfer)) {
+        return false;
     }
     if (http_code == 200) {
         transfer->result.resumed_from = 0;

@@ -87,8 +87,9 @@ static void follow(struct espl_transfer *transfer)
         strcspn(target, ":") == scheme && strncasecmp(target, transfer->url, scheme) == 0;
     if (!same_scheme || espl_fetch_check_url(target, &transfer->error) != ESPL_OK) {
         (void)espl_fail(&transfer->error, ESPL_E_CORRUPT,
-                        "%s redirects to %s: only the same scheme is followed", shown,
-                        espl_fetch_shown_url(target, shown_target));
+                        same_scheme ? "%s redirects to %s: http is for this machine alone"
+                                    : "%s redirects to %s: only the same scheme is followed",
+                        shown, espl_fetch_shown_url(target, shown_target));
         next_address(transfer);
         return;
     }
@@ -173,7 +174,7 @@ static void judge_answer(struct espl_transfer *transfer, double now)
     (void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &http_code);
     if (http_code == 200 || http_code == 206) {
         if (!transfer->body_begun && !espl_transfer_begin_body(transfer, http_code)) {
-            transfer->state = ESPL_TRANSFER_FAILED;
+            transfer->state = transfer->start_over ? ESPL_TRANSFER_READY : ESPL_TRANSFER_FAILED;
             return;
         }
         const uint64_t expected = transfer->total != 0 ? transfer->total : transfer->expected_size;
@@ -235,6 +236,10 @@ void espl_transfer_judge(struct espl_transfer *transfer, CURLcode code, double n
     char shown[512];
     if (code == CURLE_OK) {
         judge_answer(transfer, now);
+        return;
+    }
+    if (transfer->start_over) {
+        transfer->state = ESPL_TRANSFER_READY;
         return;
     }
     if (transfer->body_failed) { /* our own reason, in error */

@@ -11,6 +11,9 @@
  *   /long           more content than the file has, without Content-Length
  *   /other          200 with other content of the same size
  *   /changed/N      a new ETag at each request; the first N have other content, cut half-way
+ *   /ignores/N      as /changed/N, but sends the part that is asked for whatever If-Range says
+ *   /misplaced      half, then one 206 with a range that was not asked for, then good
+ *   /to-plain       redirects to http on another machine
  *   /no-range       ignores Range (always 200), the first answer is cut half-way
  *   /stuck/N        the first N requests get half and then silence
  *   /wrong-range    206 with a range that was not asked for
@@ -194,6 +197,22 @@ static void wrong_range(const struct request *request)
     send_all(request->fd, content, content_len);
 }
 
+/* A new version at each request, and no notice of If-Range. */
+static void ignore_condition(struct request *request, unsigned limit)
+{
+    char etag[64];
+    const bool last = request->number > limit;
+    (void)snprintf(etag, sizeof etag, "\"v%u\"", request->number);
+    request->if_range[0] = '\0';
+    content[0] ^= last ? 0 : 1; /* ours alone: every connection is a process */
+    if (last) {
+        const size_t start = begin_good(request, etag, true);
+        send_all(request->fd, content + start, content_len - start);
+    } else {
+        half(request, etag, true);
+    }
+}
+
 /* The number at the end of "/word/N"; false when the path is no such. */
 static bool is_counted(const struct request *request, const char *word, unsigned *limit)
 {
@@ -236,6 +255,10 @@ static void answer_counted(const struct request *request)
         const size_t start = begin_good(request, etag, true);
         send_all(request->fd, content + start, content_len - start);
         return;
+    } else if (is_counted(request, "/ignores", &limit)) {
+        struct request without = *request;
+        ignore_condition(&without, limit);
+        return;
     } else if (is_counted(request, "/stuck", &limit)) {
         if (request->number <= limit) {
             half(request, "\"v1\"", true);
@@ -271,6 +294,12 @@ static void answer(const struct request *request)
         }
     } else if (strcmp(path, "/wrong-range") == 0) {
         wrong_range(request);
+    } else if (strcmp(path, "/misplaced") == 0) {
+        if (request->number < 3) {
+            wrong_range(request);
+        } else {
+            good(request);
+        }
     } else if (strcmp(path, "/beyond") == 0) {
         if (request->has_range) {
             send_head(request, "416 Range Not Satisfiable", "Content-Length: 0\r\n");
@@ -283,6 +312,8 @@ static void answer(const struct request *request)
         redirect(request, "/loop");
     } else if (strcmp(path, "/to-file") == 0) {
         redirect(request, "file:///etc/passwd");
+    } else if (strcmp(path, "/to-plain") == 0) {
+        redirect(request, "http://192.0.2.1/x"); /* RFC 5737: nobody's */
     } else if (strcmp(path, "/to-ftp") == 0) {
         redirect(request, "ftp://127.0.0.1/x");
     } else if (strncmp(path, "/hub-moved/", 11) == 0) {

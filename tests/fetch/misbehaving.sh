@@ -8,11 +8,11 @@ hash=$(hash_of "$original")
 start_bad "$original"
 begin_registry
 known="sha256: $hash"
-for path in good busy/2 broken/3 reset/2 no-range changed/2 stuck/1 beyond; do
+for path in good busy/2 broken/3 reset/2 no-range changed/2 ignores/2 stuck/1 beyond misplaced; do
     entry "known-$(echo $path | tr / -)" "$bad/$path" "$known"
 done
-for path in busy/1 reset/1 changed/1; do entry "new-$(echo $path | tr / -)" "$bad/$path"; done
-for path in cut long other wrong-range loop to-file to-ftp forbidden missing away; do
+for path in busy/1 reset/1 changed/1 ignores/1; do entry "new-$(echo $path | tr / -)" "$bad/$path"; done
+for path in cut long other wrong-range loop to-file to-ftp to-plain forbidden missing away; do
     entry "$path" "$bad/$path" "$known"
 done
 entry sized "$bad/good" "size: 3000002"
@@ -24,8 +24,9 @@ entry mirrored "$bad/missing\", \"$bad/good" "$known"
 sed -i 's/url: "\([^"]*\)", "\([^"]*\)"/url: ["\1", "\2"]/' "$work/registry.yaml"
 
 expect_good known-good
-for name in known-busy-2 known-broken-3 known-reset-2 known-no-range known-changed-2 known-beyond \
-    new-busy-1 new-reset-1 new-changed-1; do
+for name in known-busy-2 known-broken-3 known-reset-2 known-no-range known-changed-2 \
+    known-ignores-2 known-beyond known-misplaced new-busy-1 new-reset-1 new-changed-1 \
+    new-ignores-1; do
     forget
     expect_good $name
     case $name in *busy* | *broken*) says 'again in' $name ;; esac
@@ -56,6 +57,7 @@ expect_code 4 'another part' wrong-range
 expect_code 4 'more than 5 redirects' loop
 expect_code 4 'only the same scheme is followed' to-file
 expect_code 4 'only the same scheme is followed' to-ftp
+expect_code 4 'http is for this machine alone' to-plain
 expect_code 4 'may need a token' forbidden
 expect_code 4 'HTTP 404' missing
 expect_code 1 'attempt 3 of 3' reset-for-ever --retries 2
