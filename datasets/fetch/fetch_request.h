@@ -6,6 +6,7 @@
 #include "core/buf.h"
 #include "core/error.h"
 #include "datasets/cache.h"
+#include "datasets/fetch_url.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,13 +56,5 @@ enum { ESPL_FETCH_MAX_FILES = 10000, ESPL_FETCH_MAX_REQUEST = 16 << 20 };
 /** Reads a request; everything in *out lives in `arena`. Errors: USAGE naming the field, NOMEM. */
 enum espl_status espl_fetch_request_parse(const char *text, size_t len, struct espl_arena *arena,
                                           struct espl_fetch_request *out, struct espl_error *err);
-
-/** May this address be opened? https, or http to this machine itself; no user name or password in
- * it; no control characters. Errors: USAGE. */
-enum espl_status espl_fetch_check_url(const char *url, struct espl_error *err);
-/** The address without query and fragment, which may hold signatures: for messages. */
-const char *espl_fetch_shown_url(const char *url, char out[512]);
-/** Same scheme, host and port? */
-bool espl_fetch_same_origin(const char *a, const char *b);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include "core/suggest.h"
 #include "datasets/cache.h"
+#include "datasets/fetch_url.h"
+#include "datasets/registry/registry_names.h"
 #include "datasets/registry/registry_read.h"
 
 #include <stdlib.h>
@@ -41,15 +43,14 @@ static struct espl_registry_member read_member(struct espl_registry_reader *read
     return member;
 }
 
-/* Is it an address of the scheme that is fetched? The rest is checked when it is used. */
 static void check_urls(struct espl_registry_reader *reader, const struct espl_node *node,
                        const struct espl_registry_file *file)
 {
     for (size_t i = 0; i < file->url_count; i++) {
-        if (strncmp(file->urls[i], "https://", 8) != 0 &&
-            strncmp(file->urls[i], "http://127.0.0.1", 16) != 0) {
+        struct espl_error why;
+        if (file->urls[i][0] != '\0' && espl_fetch_check_url(file->urls[i], &why) != ESPL_OK) {
             struct espl_diagnostic *const item = espl_diagnostics_add(
-                reader->diags, ESPL_E_JOB, &node->at, "'url' must begin with https://");
+                reader->diags, ESPL_E_JOB, &node->at, "'url': %s", why.message);
             espl_diagnostic_hint(item, "http is for a server on this machine: http://127.0.0.1");
         }
     }
@@ -115,16 +116,10 @@ static void read_files(struct espl_registry_reader *reader, const struct espl_no
     struct espl_registry_file *const files = espl_registry_array(reader, count, sizeof *files);
     for (size_t i = 0; files != NULL && i < count; i++) {
         files[i] = read_file(reader, items[i], entry->repository != NULL);
-        for (size_t j = 0; j < i; j++) {
-            if (files[i].name != NULL && files[j].name != NULL &&
-                strcmp(files[i].name, files[j].name) == 0) {
-                (void)espl_diagnostics_add(reader->diags, ESPL_E_JOB, &items[i]->at,
-                                           "the file '%s' is there twice", files[i].name);
-            }
-        }
     }
     entry->files = files;
     entry->file_count = files != NULL ? count : 0;
+    espl_registry_check_names(reader, node, items, entry);
 }
 
 /* "owner/name" of characters that need no escape in an address. */
@@ -220,10 +215,10 @@ static struct espl_registry_entry read_entry(struct espl_registry_reader *reader
     entry.manual = espl_registry_text(reader, node, "manual", false);
     entry.weights = espl_registry_choice(reader, node, "weights", weights, 1) == 0;
     entry.max_bytes = espl_registry_size(reader, node, "max_bytes", default_max_weights);
+    entry.use = espl_registry_texts(reader, node, "use", &entry.use_count);
     read_hub(reader, node, &entry);
     read_files(reader, node, &entry);
     read_subset(reader, node, &entry);
-    entry.use = espl_registry_texts(reader, node, "use", &entry.use_count);
     if (entry.weights && entry.repository == NULL) {
         (void)espl_diagnostics_add(reader->diags, ESPL_E_JOB, &node->at,
                                    "'weights' needs a 'hub' that holds them");

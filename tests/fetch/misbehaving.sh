@@ -83,5 +83,5 @@ expect_code 1 'attempt 2 of 2' known-good --retries 1
 entry plain "http://example.org/x"
 fetch plain
 [ "$code" -eq 3 ] || fail "plain http to another machine: exit code $code"
-says "must begin with https://"
+says "is not https"
 echo "misbehaving server: all cases passed"

@@ -1,5 +1,5 @@
 /* Rules about addresses. */
-#include "datasets/fetch/fetch_request.h"
+#include "datasets/fetch_url.h"
 
 #include <stdio.h>
 #include <string.h>
