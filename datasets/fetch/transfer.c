@@ -48,6 +48,19 @@ void espl_transfer_init(struct espl_transfer *transfer, const struct espl_fetch_
     (void)snprintf(transfer->url, sizeof transfer->url, "%s", file->urls[0]);
 }
 
+/* Is a file with a published hash there, of the size that is known? One that was damaged since must
+ * not be taken for whole, and a set described with its size. */
+static bool has_whole_blob(const struct espl_transfer *transfer,
+                           const struct espl_cache_record *record, bool recorded, uint64_t *size)
+{
+    const struct espl_fetch_file *const file = transfer->file;
+    if (!espl_cache_has_blob(&transfer->session->request->cache, file->sha256, size)) {
+        return false;
+    }
+    const bool by_record = recorded && strcmp(record->sha256, file->sha256) == 0;
+    return (!by_record || *size == record->size) && (file->size == 0 || *size == file->size);
+}
+
 /* In the cache already? Files with a known hash by it, others by the record of their address. */
 static bool find_in_cache(struct espl_transfer *transfer, enum espl_fetch_source source)
 {
@@ -63,7 +76,9 @@ static bool find_in_cache(struct espl_transfer *transfer, enum espl_fetch_source
         return true;
     }
     if (file->sha256 != NULL) {
-        found = espl_cache_has_blob(&request->cache, file->sha256, &record.size);
+        uint64_t size = 0;
+        found = has_whole_blob(transfer, &record, recorded, &size);
+        record.size = size;
         (void)snprintf(record.sha256, sizeof record.sha256, "%s", file->sha256);
     } else if (source == ESPL_FETCH_CACHE && must_ask_again(transfer)) {
         return false;

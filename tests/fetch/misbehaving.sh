@@ -68,6 +68,21 @@ forget
 expect_good mirrored
 says 'trying the next address'
 
+# A blob that is longer or shorter than it was is fetched anew; offline there is no way to.
+for name in known-good new-busy-1; do
+    forget
+    expect_good $name
+    blob=$(find "$work/cache/blobs" -type f)
+    chmod u+w "$blob"
+    printf 'x' >>"$blob"
+    expect_good $name
+    chmod u+w "$blob"
+    truncate -s 100 "$blob"
+    fetch $name --offline
+    [ "$code" -eq 4 ] || fail "$name with a cut blob, offline: exit code $code"
+    expect_good $name
+done
+
 # Offline: what is there is found without the server, what is not is told.
 forget
 expect_good known-good
