@@ -189,7 +189,10 @@ static enum espl_status plan_measuring(const struct latency_params *params,
                                        struct espl_estimate *est, struct espl_error *err)
 {
     struct espl_nm_layers layers = {0};
-    const enum espl_status status = espl_nm_layers_all(config, (unsigned)params->m, &layers, err);
+    enum espl_status status = espl_nm_check_m(params->m, err);
+    if (status == ESPL_OK) {
+        status = espl_nm_layers_all(config, (unsigned)params->m, &layers, err);
+    }
     if (status == ESPL_OK) {
         est->host_bytes = espl_nm_stack_bytes(&layers, (size_t)params->batch);
         est->flop = espl_vision_flop(config) * (double)params->batch *

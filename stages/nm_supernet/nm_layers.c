@@ -1,6 +1,7 @@
 #include "stages/nm_supernet/nm_layers.h"
 
 #include "model/arch_vision.h"
+#include "stages/nm_supernet/nm_rank.h"
 #include "stages/prune_common/prune_select.h"
 
 #include <stdlib.h>
@@ -72,4 +73,13 @@ struct espl_latency_shape espl_nm_layer_shape(const struct espl_nm_layer *layer,
     return (struct espl_latency_shape){.tokens = layer->tokens * batch,
                                        .in = (size_t)layer->spec.shape[1],
                                        .out = (size_t)layer->spec.shape[0]};
+}
+
+enum espl_status espl_nm_check_m(int64_t m, struct espl_error *err)
+{
+    if (m < 1 || m > 16 || espl_nm_rank_bits((unsigned)m) == 0) {
+        espl_fail(err, ESPL_E_JOB, "m must be 4, 8 or 16, got %lld", (long long)m);
+        return espl_blame(err, "param:m");
+    }
+    return ESPL_OK;
 }

@@ -29,6 +29,8 @@ enum espl_status espl_nm_layers_select(const struct espl_model_config *config, u
 enum espl_status espl_nm_layers_all(const struct espl_model_config *config, unsigned m,
                                     struct espl_nm_layers *layers, struct espl_error *err);
 void espl_nm_layers_free(struct espl_nm_layers *layers);
+/** M of a supernet and of the costs of its layers: 4, 8 or 16, else JOB, blamed on param:m. */
+enum espl_status espl_nm_check_m(int64_t m, struct espl_error *err);
 
 /** The product of a layer for a batch of images. */
 struct espl_latency_shape espl_nm_layer_shape(const struct espl_nm_layer *layer, size_t batch);

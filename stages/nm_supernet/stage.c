@@ -99,15 +99,6 @@ static struct espl_supernet_facts make_facts(const struct supernet_params *param
                                         .precision = params->precision};
 }
 
-static enum espl_status check_m(const struct supernet_params *params, struct espl_error *err)
-{
-    if (espl_nm_rank_bits((unsigned)params->m) == 0) {
-        espl_fail(err, ESPL_E_JOB, "m must be 4, 8 or 16, got %lld", (long long)params->m);
-        return espl_blame(err, "param:m");
-    }
-    return ESPL_OK;
-}
-
 static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
                              struct espl_estimate *est, struct espl_error *err)
 {
@@ -116,7 +107,7 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
     const json_t *model = espl_plan_input(ctx, "model");
     struct espl_model_config config;
     struct espl_nm_layers layers = {0};
-    enum espl_status status = check_m(params, err);
+    enum espl_status status = espl_nm_check_m(params->m, err);
     if (!params->trained) {
         espl_plan_warn(ctx, "'trained' is false: the accuracy of masks is inherited without "
                             "training and falls apart below about 4:8");
@@ -282,7 +273,7 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
     const struct supernet_params *params = stage_params;
     struct espl_supernet supernet = {.facts = make_facts(params)};
     struct espl_model *model = NULL;
-    enum espl_status status = check_m(params, err);
+    enum espl_status status = espl_nm_check_m(params->m, err);
     if (status == ESPL_OK) {
         status = espl_model_open(espl_ctx_input(ctx, "model"), espl_ctx_store(ctx), &model, err);
     }

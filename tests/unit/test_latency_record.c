@@ -152,6 +152,22 @@ static void test_same_device__looks_past_the_first_word(void **state)
     assert_true(espl_latency_same_device("orin", "orin"));
 }
 
+/* What a supernet cannot be is not worth measuring either. */
+static void test_m__of_a_supernet(void **state)
+{
+    (void)state;
+    struct espl_error err;
+    assert_int_equal(espl_nm_check_m(4, NULL), ESPL_OK);
+    assert_int_equal(espl_nm_check_m(8, NULL), ESPL_OK);
+    assert_int_equal(espl_nm_check_m(16, NULL), ESPL_OK);
+    for (int64_t m = -1; m <= 17; m++) {
+        if (m != 4 && m != 8 && m != 16) {
+            assert_int_equal(espl_nm_check_m(m, &err), ESPL_E_JOB);
+            assert_string_equal(err.blame, "param:m");
+        }
+    }
+}
+
 /* ---- the problem of a search ---- */
 
 static void make_layers(const struct espl_latency_record *record, size_t count,
@@ -280,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_json__refuses),
         cmocka_unit_test(test_json__refuses_costs_that_are_none),
         cmocka_unit_test(test_same_device__looks_past_the_first_word),
+        cmocka_unit_test(test_m__of_a_supernet),
         cmocka_unit_test(test_problem__dense_budget_and_levels),
         cmocka_unit_test(test_problem__refuses),
     };
