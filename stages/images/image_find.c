@@ -14,7 +14,13 @@ static enum espl_status find_set(const char *text, struct espl_source *set, stru
     const enum espl_status status = espl_source_find(text, set, err);
     /* A name of which nothing is known may as well be a path with a mistake in it. */
     const bool known = espl_fs_is_dir(set->folder);
-    return status == ESPL_OK || known || espl_source_may_be_name(text) ? status : ESPL_OK;
+    if (status != ESPL_OK && !known && !espl_source_may_be_name(text)) {
+        return ESPL_OK;
+    }
+    if (status == ESPL_E_NOTFOUND && !known) {
+        (void)espl_context(err, "and no file or folder is called '%s', either", text);
+    }
+    return status;
 }
 
 static enum espl_status take_pictures(struct espl_image_params *params,

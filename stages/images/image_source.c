@@ -83,7 +83,8 @@ static enum espl_status keep_listed(const char *path, struct espl_image_source *
         status = espl_fail(err, ESPL_E_CORRUPT, "'%s' is no text: it holds zero bytes", path);
     }
     if (status == ESPL_OK) {
-        status = espl_image_list_keep(source->list, text, err);
+        const bool marked = strncmp(text, "\xef\xbb\xbf", 3) == 0; /* some editors begin so */
+        status = espl_image_list_keep(source->list, text + (marked ? 3 : 0), err);
         if (status != ESPL_OK) {
             (void)espl_context(err, "while reading '%s'", path);
         }

@@ -201,6 +201,13 @@ static enum espl_status plan_folder(struct espl_plan_ctx *ctx,
     if (status != ESPL_OK) {
         return status; /* blamed */
     }
+    struct espl_image_choice choice;
+    status = espl_image_choice_make(params, source.count, &choice, err); /* are there as many? */
+    espl_image_choice_free(&choice);
+    if (status != ESPL_OK) {
+        espl_image_source_close(&source);
+        return status; /* blamed */
+    }
     status = espl_image_list_digest(source.list, digest, err);
     espl_image_source_close(&source);
     if (status == ESPL_OK) {

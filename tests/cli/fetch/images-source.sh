@@ -54,7 +54,7 @@ show '{source: cifar}'
 mkdir -p folder/val/ant folder/val/bee
 cp "$SRC/tests/data/images/pictures/colour.png" folder/val/ant/1.png
 cp "$SRC/tests/data/images/pictures/colour.png" folder/val/bee/2.png
-echo 'bee/2.png 4' >val.txt
+printf '\357\273\277bee/2.png 4\n' >val.txt # some editors begin so
 publish sample val.txt
 show '{source: folder, subset: val, list: sample/val.txt, size: 8, channels: 3}'
 job '{source: pictures, list: sample}' && espalier plan job.yaml >plan.out
@@ -65,4 +65,5 @@ job '{source: smal}' && espalier plan job.yaml >plan.out
 job '{source: small/picture}' && espalier plan job.yaml >plan.out
 job '{source: data/small}' && espalier plan job.yaml >plan.out
 cp pictures wrong.bin
+job '{source: folder, subset: val, size: 8, channels: 3, count: 3}' && espalier plan job.yaml >plan.out
 job '{source: wrong.bin}' && espalier run job.yaml --quiet --progress=none >run.out
