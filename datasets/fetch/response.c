@@ -67,6 +67,11 @@ static void take_modified(struct espl_response *response, const char *value)
     }
 }
 
+static void take_encoding(struct espl_response *response, const char *value)
+{
+    response->encoded = strcasecmp(value, "identity") != 0;
+}
+
 static void take_linked_etag(struct espl_response *response, const char *value)
 {
     char hash[ESPL_SHA256_HEX];
@@ -116,6 +121,7 @@ void espl_response_line(struct espl_response *response, const char *line, size_t
     } fields[] = {{"etag", take_etag},
                   {"last-modified", take_modified},
                   {"content-range", take_range},
+                  {"content-encoding", take_encoding},
                   {"x-linked-etag", take_linked_etag},
                   {"x-linked-size", take_linked_size},
                   {"x-repo-commit", take_commit}};

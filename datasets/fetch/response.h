@@ -11,6 +11,7 @@
 struct espl_response {
     char validator[256]; /* strong ETag, else Last-Modified, else "" */
     bool validator_is_etag;
+    bool encoded;                        /* Content-Encoding is another than identity */
     bool has_range;                      /* a Content-Range was there and could be read */
     uint64_t range_start;                /* of "bytes START-END/TOTAL" */
     uint64_t range_total;                /* 0 = not told */

@@ -13,6 +13,7 @@
  *   /changed/N      a new ETag at each request; the first N have other content, cut half-way
  *   /ignores/N      as /changed/N, but sends the part that is asked for whatever If-Range says
  *   /misplaced      half, then one 206 with a range that was not asked for, then good
+ *   /encoded        good, but says that it is compressed
  *   /to-plain       redirects to http on another machine
  *   /no-range       ignores Range (always 200), the first answer is cut half-way
  *   /stuck/N        the first N requests get half and then silence
@@ -294,6 +295,12 @@ static void answer(const struct request *request)
         }
     } else if (strcmp(path, "/wrong-range") == 0) {
         wrong_range(request);
+    } else if (strcmp(path, "/encoded") == 0) {
+        char fields[128];
+        (void)snprintf(fields, sizeof fields, "Content-Encoding: gzip\r\nContent-Length: %zu\r\n",
+                       content_len);
+        send_head(request, "200 OK", fields);
+        send_all(request->fd, content, content_len);
     } else if (strcmp(path, "/misplaced") == 0) {
         if (request->number < 3) {
             wrong_range(request);

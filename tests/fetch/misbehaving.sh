@@ -8,7 +8,7 @@ hash=$(hash_of "$original")
 start_bad "$original"
 begin_registry
 known="sha256: $hash"
-for path in good busy/2 broken/3 reset/2 no-range changed/2 ignores/2 stuck/1 beyond misplaced; do
+for path in good busy/2 broken/3 reset/2 no-range changed/2 ignores/2 stuck/1 beyond misplaced encoded; do
     entry "known-$(echo $path | tr / -)" "$bad/$path" "$known"
 done
 for path in busy/1 reset/1 changed/1 ignores/1; do entry "new-$(echo $path | tr / -)" "$bad/$path"; done
@@ -19,13 +19,14 @@ entry sized "$bad/good" "size: 3000002"
 entry limited "$bad/long" "max_bytes: 3000100"
 entry limited-known "$bad/good" "max_bytes: 2999999"
 entry reset-for-ever "$bad/reset/99" "$known"
+entry encoded "$bad/encoded"
 entry absent "$bad/missing" "optional: true"
 entry mirrored "$bad/missing\", \"$bad/good" "$known"
 sed -i 's/url: "\([^"]*\)", "\([^"]*\)"/url: ["\1", "\2"]/' "$work/registry.yaml"
 
 expect_good known-good
 for name in known-busy-2 known-broken-3 known-reset-2 known-no-range known-changed-2 \
-    known-ignores-2 known-beyond known-misplaced new-busy-1 new-reset-1 new-changed-1 \
+    known-ignores-2 known-beyond known-misplaced known-encoded new-busy-1 new-reset-1 new-changed-1 \
     new-ignores-1; do
     forget
     expect_good $name
@@ -58,6 +59,7 @@ expect_code 4 'more than 5 redirects' loop
 expect_code 4 'only the same scheme is followed' to-file
 expect_code 4 'only the same scheme is followed' to-ftp
 expect_code 4 'http is for this machine alone' to-plain
+expect_code 4 'compressed, which was not asked for' encoded
 expect_code 4 'may need a token' forbidden
 expect_code 4 'HTTP 404' missing
 expect_code 1 'attempt 3 of 3' reset-for-ever --retries 2

@@ -90,6 +90,18 @@ static void test_response__ranges(void **state)
     }
 }
 
+static void test_response__encoding(void **state)
+{
+    (void)state;
+    struct espl_response response = {.encoded = false};
+    take(&response, "Content-Encoding: Identity");
+    assert_false(response.encoded);
+    take(&response, "content-encoding: gzip\r\n");
+    assert_true(response.encoded);
+    take(&response, "HTTP/1.1 200 OK");
+    assert_false(response.encoded);
+}
+
 static void test_response__validators(void **state)
 {
     (void)state;
@@ -196,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_shown_url__hides_what_may_be_secret),
         cmocka_unit_test(test_same_origin__scheme_host_port),
         cmocka_unit_test(test_response__ranges),
+        cmocka_unit_test(test_response__encoding),
         cmocka_unit_test(test_response__validators),
         cmocka_unit_test(test_response__hub),
         cmocka_unit_test(test_request__each_field_is_checked),
