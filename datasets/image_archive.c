@@ -112,9 +112,14 @@ static enum espl_status visit_entry(struct visit *visit, struct archive_entry *e
                                     struct espl_error *err)
 {
     const char *name = plain_name(archive_entry_pathname(entry));
+    const bool is_link =
+        archive_entry_filetype(entry) == AE_IFLNK || archive_entry_hardlink(entry) != NULL;
     enum espl_status status = check_total(visit, entry, err);
-    if (status != ESPL_OK || archive_entry_filetype(entry) != AE_IFREG ||
-        archive_entry_hardlink(entry) != NULL) {
+    if (status != ESPL_OK || is_link || archive_entry_filetype(entry) != AE_IFREG) {
+        if (is_link && name != NULL && visit->visitor->link != NULL &&
+            visit->visitor->wanted(visit->visitor->user, name)) {
+            visit->visitor->link(visit->visitor->user, name);
+        }
         return status;
     }
     if (name == NULL || !espl_archive_name_is_safe(name)) {

@@ -24,6 +24,8 @@ struct espl_archive_visitor {
     /** A wanted file; bytes are borrowed. Anything but ESPL_OK ends the visit. */
     enum espl_status (*file)(void *user, const char *name, const uint8_t *bytes, size_t len,
                              struct espl_error *err);
+    /** A wanted name that is a link, so that nothing is read. NULL allowed. */
+    void (*link)(void *user, const char *name);
 };
 
 /** All regular files in the order of the archive; links, folders and devices are passed over.

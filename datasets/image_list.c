@@ -86,6 +86,13 @@ static enum espl_status archive_file(void *user, const char *name, const uint8_t
     return add_entry(user, name, bytes, len, err);
 }
 
+static void archive_link(void *user, const char *name)
+{
+    struct espl_image_list *list = user;
+    (void)name;
+    list->link_count++;
+}
+
 /* ---- folders ---- */
 
 static enum espl_status list_folder(struct espl_image_list *list, const char *relative, int depth,
@@ -231,7 +238,7 @@ static enum espl_status assign_classes(struct espl_image_list *list, struct espl
 static enum espl_status fill(struct espl_image_list *list, const char *source,
                              struct espl_error *err)
 {
-    const struct espl_archive_visitor visitor = {list, archive_wants, archive_file};
+    const struct espl_archive_visitor visitor = {list, archive_wants, archive_file, archive_link};
     enum espl_status status = ESPL_OK;
     if (list->folder[0] == '\0') {
         return espl_archive_visit(source, &list->limits, &visitor, err);
@@ -350,6 +357,11 @@ size_t espl_image_list_classes(const struct espl_image_list *list)
 const char *espl_image_list_class_name(const struct espl_image_list *list, size_t class_index)
 {
     return list->classes[class_index] != NULL ? list->classes[class_index] : "";
+}
+
+size_t espl_image_list_links(const struct espl_image_list *list)
+{
+    return list->link_count;
 }
 
 size_t espl_image_list_empty(const struct espl_image_list *list, const char **example)

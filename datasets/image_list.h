@@ -41,6 +41,8 @@ const char *espl_image_list_name(const struct espl_image_list *list, size_t inde
 int32_t espl_image_list_class(const struct espl_image_list *list, size_t index);
 size_t espl_image_list_classes(const struct espl_image_list *list);
 const char *espl_image_list_class_name(const struct espl_image_list *list, size_t class_index);
+/** How many pictures of an archive are links: they are not read, and none of the list. */
+size_t espl_image_list_links(const struct espl_image_list *list);
 /** How many folders stand among the classes but hold no picture (others than *.jpg, *.jpeg, *.png
  * do not count), so that they are none; always 0 for an archive and for a set without classes.
  * *example: the first of them, "" when there is none. Borrowed. */

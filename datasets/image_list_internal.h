@@ -22,6 +22,7 @@ struct espl_image_list {
     size_t count, capacity;
     char **classes; /* sorted */
     size_t class_count;
+    size_t link_count;   /* pictures of an archive that are links: not read */
     size_t empty_count;  /* folders where classes are that hold no picture */
     char empty[256];     /* the first of them; "" = none */
     char elsewhere[256]; /* a picture of an archive that is not below the subset; "" = none */

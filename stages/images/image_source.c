@@ -231,6 +231,12 @@ void espl_image_source_warn(const struct espl_image_source *source, uint64_t mod
     if (source->list == NULL) {
         return;
     }
+    const size_t links = espl_image_list_links(source->list);
+    if (links > 0) {
+        espl_log(log, ESPL_LOG_WARN,
+                 "%zu picture%s of '%s' left out: links in archives are not read", links,
+                 links == 1 ? "" : "s", source->path);
+    }
     const size_t empty = espl_image_list_empty(source->list, &example);
     if (empty > 0) {
         espl_log(log, ESPL_LOG_WARN,
@@ -241,10 +247,10 @@ void espl_image_source_warn(const struct espl_image_source *source, uint64_t mod
     if (!source->listed && source->classes > 0 && model_classes > 0 &&
         source->classes != model_classes) {
         espl_log(log, ESPL_LOG_WARN,
-                 "'%s' has %" PRIu64 " class folders, the model %" PRIu64
-                 " classes: the folders are numbered 0 to %" PRIu64 " in the order of their names, "
-                 "whatever the model calls these",
-                 source->path, source->classes, model_classes, source->classes - 1);
+                 "'%s' has %" PRIu64 " class folder%s, the model %" PRIu64
+                 " classes: folders are numbered from 0 in the order of their names, whatever the "
+                 "model calls these",
+                 source->path, source->classes, source->classes == 1 ? "" : "s", model_classes);
     }
 }
 

@@ -41,9 +41,9 @@ enum espl_status espl_image_source_check(const struct espl_image_params *params,
 /** Opens what the parameters name. Blames the parameter. */
 enum espl_status espl_image_source_open(const struct espl_image_params *params,
                                         struct espl_image_source *source, struct espl_error *err);
-/** Warns of what makes labels mean other classes than the user thinks: folders that hold no
- * picture, so that they are not numbered, and folders of another number than the model's classes.
- * model_classes: 0 = not known. */
+/** Warns of links in an archive, which are not read, and of what makes labels mean other classes
+ * than the user thinks: folders that hold no picture, so that they are not numbered, and folders of
+ * another number than the model's classes. model_classes: 0 = not known. */
 void espl_image_source_warn(const struct espl_image_source *source, uint64_t model_classes,
                             const struct espl_log *log);
 /** Safe on a zeroed struct. */

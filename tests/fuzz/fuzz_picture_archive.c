@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct espl_archive_limits limits = {MOST_ENTRIES, MOST_FILE, MOST_TOTAL};
     struct seen seen = {0, 0};
-    const struct espl_archive_visitor visitor = {&seen, want_all, check_file};
+    const struct espl_archive_visitor visitor = {&seen, want_all, check_file, NULL};
     (void)espl_archive_visit_memory(data, size, "input", &limits, &visitor, NULL);
     return 0;
 }

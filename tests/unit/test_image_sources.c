@@ -100,6 +100,7 @@ static void test_idx__file(void **state)
 /* Names and bytes in the order they came. */
 struct seen {
     char text[512];
+    unsigned links; /* wanted ones */
 };
 
 static bool want_txt(void *user, const char *name)
@@ -120,11 +121,19 @@ static enum espl_status keep(void *user, const char *name, const uint8_t *bytes,
     return ESPL_OK;
 }
 
+static void count_link(void *user, const char *name)
+{
+    struct seen *seen = user;
+    assert_string_equal(name, "link.txt");
+    seen->links++;
+}
+
 static enum espl_status visit(const char *path, const struct espl_archive_limits *bounds,
                               struct seen *seen, struct espl_error *err)
 {
-    const struct espl_archive_visitor visitor = {seen, want_txt, keep};
+    const struct espl_archive_visitor visitor = {seen, want_txt, keep, count_link};
     seen->text[0] = '\0';
+    seen->links = 0;
     espl_error_clear(err);
     return espl_archive_visit(path, bounds, &visitor, err);
 }
@@ -133,11 +142,10 @@ static void test_archive(void **state)
 {
     (void)state;
     static const char *const endings[] = {".tar", ".tar.xz", ".tar.gz", ".tar.zst", ".zip"};
-    const struct archive_file files[] = {{"b/two.txt", "2", 1, NULL},
-                                         {"./one.txt", "first", 5, NULL},
-                                         {"skip.bin", "xxxxx", 5, NULL},
-                                         {"link.txt", NULL, 0, "/etc/passwd"},
-                                         {"empty.txt", "", 0, NULL}};
+    const struct archive_file files[] = {
+        {"b/two.txt", "2", 1, NULL},          {"./one.txt", "first", 5, NULL},
+        {"skip.bin", "xxxxx", 5, NULL},       {"link.txt", NULL, 0, "/etc/passwd"},
+        {"link.bin", NULL, 0, "/etc/passwd"}, {"empty.txt", "", 0, NULL}};
     char dir[ESPL_PATH_MAX];
     char path[ESPL_PATH_MAX];
     temp_folder_make(dir);
@@ -147,11 +155,12 @@ static void test_archive(void **state)
         char name[32];
         (void)snprintf(name, sizeof name, "a%s", endings[i]);
         join(path, dir, name);
-        archive_fixture_write(path, endings[i], files, 5);
+        archive_fixture_write(path, endings[i], files, sizeof files / sizeof files[0]);
         if (visit(path, &limits, &seen, &err) != ESPL_OK) {
             fail_msg("%s: %s", name, err.message);
         }
         assert_string_equal(seen.text, "b/two.txt=2;one.txt=first;empty.txt=;");
+        assert_int_equal(seen.links, 1);
     }
     temp_folder_remove(dir);
 }

@@ -254,8 +254,8 @@ static void test_warnings(void **state)
     espl_buf_reset(&lines);
     espl_image_source_warn(&source, 10, &log);
     assert_non_null(strstr(espl_buf_text(&lines),
-                           "has 2 class folders, the model 10 classes: the folders are numbered 0 "
-                           "to 1 in the order of their names"));
+                           "has 2 class folders, the model 10 classes: folders are numbered from 0 "
+                           "in the order of their names"));
     espl_image_source_close(&source);
     espl_buf_free(&lines);
     prune_fixture_close(&fixture);
