@@ -160,7 +160,7 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
 const struct espl_stage espl_stage_budget_search = {
     .name = "budget-search",
     .summary = "an N:M level for every layer within a latency or energy budget",
-    .cache_version = 1,
+    .cache_version = 2,
     .flags = ESPL_STAGE_RESUMABLE | ESPL_STAGE_SEEDED,
     .params = espl_budget_params_table,
     .params_size = sizeof(struct espl_budget_params),

@@ -468,7 +468,7 @@ static enum espl_status images_run(struct espl_stage_ctx *ctx, const void *raw_p
 const struct espl_stage espl_stage_images = {
     .name = "images",
     .summary = "pictures of a folder, an archive or idx files, decoded and cropped to one size",
-    .cache_version = 1,
+    .cache_version = 2,
     .params = params_table,
     .params_size = sizeof(struct espl_image_params),
     .inputs = inputs,

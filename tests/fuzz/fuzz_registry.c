@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,6 +17,12 @@ static void require(bool condition)
     }
 }
 
+/* Schemes and hosts are the same in any case. */
+static bool begins(const char *url, const char *with)
+{
+    return strncasecmp(url, with, strlen(with)) == 0;
+}
+
 static void check_file(const struct espl_registry_entry *entry,
                        const struct espl_registry_file *file)
 {
@@ -24,8 +31,8 @@ static void check_file(const struct espl_registry_entry *entry,
     require(file->url_count <= 16 && file->max_bytes > 0);
     require(file->sha256 == NULL || espl_sha256_is_hex(file->sha256));
     for (size_t i = 0; i < file->url_count; i++) {
-        require(strncmp(file->urls[i], "https://", 8) == 0 ||
-                strncmp(file->urls[i], "http://127.0.0.1", 16) == 0);
+        require(begins(file->urls[i], "https://") || begins(file->urls[i], "http://127.0.0.1") ||
+                begins(file->urls[i], "http://localhost") || begins(file->urls[i], "http://[::1]"));
     }
     for (size_t i = 0; i < file->member_count; i++) {
         require(espl_cache_name_is_safe(file->members[i].name));
