@@ -6,6 +6,7 @@
 #include "support/cmocka_all.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 /* Stops the test with the message of an error. */
 static inline void cuda_check(enum espl_status status, const struct espl_error *err)
@@ -25,6 +26,30 @@ static inline bool cuda_has_device(void)
         return false;
     }
     return true;
+}
+
+/* ESPL_TEST_SMALL in the environment: smaller cases, for compute-sanitizer, which takes a thousand
+ * times as long. */
+static inline bool cuda_small(void)
+{
+    return getenv("ESPL_TEST_SMALL") != NULL;
+}
+
+/* ESPL_TEST_FILTER: a pattern of the tests to run. */
+static inline void cuda_filter_tests(void)
+{
+    const char *filter = getenv("ESPL_TEST_FILTER");
+    if (filter != NULL) {
+        cmocka_set_test_filter(filter);
+    }
+}
+
+/* Launches of the tests that repeat: 200, small 4, or what ESPL_TEST_LAUNCHES says. */
+static inline size_t cuda_launches(void)
+{
+    const char *text = getenv("ESPL_TEST_LAUNCHES");
+    const long count = text != NULL ? strtol(text, NULL, 10) : 0;
+    return count > 0 ? (size_t)count : cuda_small() ? 4 : 200;
 }
 
 #endif

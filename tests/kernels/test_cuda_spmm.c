@@ -6,6 +6,7 @@
 #include "espalier/cuda_spmm.h"
 #include "espalier/kernels.h"
 #include "kernels/cuda_device.h"
+#include "kernels/cuda_load.h"
 #include "kernels/iebme_fixture.h"
 
 #include <stdlib.h>
@@ -286,6 +287,8 @@ static const struct espl_cuda_spmm_choice cuts[] = {
     {12, 3, 3, 2, 0},  {4, 5, 1, 4, 40}, {9, 1, 3, 3, 11}, {8, 4, 2, 2, 384},
 };
 
+enum { CUT_ROWS = 2000, SMALL_ROWS = 330, SMALL_PARTS = 24 }; /* a few blocks without rows */
+
 static void test_cuts__do_not_change_the_result(void **state)
 {
     (void)state;
@@ -295,11 +298,12 @@ static void test_cuts__do_not_change_the_result(void **state)
     }
     for (size_t tokens = 7; tokens <= 27; tokens += 10) {
         struct product p;
-        make_product(&rng, 2000, 2600, tokens, 4, 0.5, &p);
+        make_product(&rng, cuda_small() ? SMALL_ROWS : CUT_ROWS, 2600, tokens, 4, 0.5, &p);
         for (size_t f = 0; f < FORMS; f++) {
             struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
             for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
                 struct espl_cuda_spmm_choice cut = cuts[i];
+                cut.parts = cuda_small() && cut.parts > SMALL_PARTS ? SMALL_PARTS : cut.parts;
                 if (forms[f].unit == ESPL_IEBME_DENSE) { /* has 16 or, for 8 tokens, 20 */
                     cut.warps = tokens <= 8 && i % 2 == 0 ? 20 : 16;
                 }
@@ -311,49 +315,51 @@ static void test_cuts__do_not_change_the_result(void **state)
     }
 }
 
-/* 200, or what ESPL_TEST_LAUNCHES says: compute-sanitizer takes minutes, or dies, with so many. */
-static size_t wanted_launches(void)
+/* Launches that overlap and split their columns, while another stream stores to memory. */
+static void repeat_form(const struct product *p, const struct form *form, size_t launches,
+                        struct cuda_load *load)
 {
-    const char *text = getenv("ESPL_TEST_LAUNCHES");
-    const long count = text != NULL ? strtol(text, NULL, 10) : 200;
-    return count > 0 ? (size_t)count : 200;
+    struct espl_error err;
+    const struct espl_cuda_spmm_choice wanted = {.splits = 3};
+    struct espl_cuda_matrix *matrix = upload_form(p, form);
+    struct espl_cuda_spmm *spmm = NULL;
+    void *outputs = NULL;
+    cuda_check(espl_cuda_spmm_create(matrix, p->tokens, &wanted, &spmm, &err), &err);
+    cuda_check(espl_cuda_alloc(launches * y_bytes(p), &outputs, &err), &err);
+    cuda_check(espl_cuda_fill(outputs, POISON, launches * y_bytes(p), &err), &err);
+    cuda_check(espl_cuda_synchronize(&err), &err);
+    for (size_t i = 0; i < launches; i++) {
+        struct espl_cuda_spmm_operands operands = p->operands;
+        operands.y = (int32_t *)outputs + i * y_bytes(p) / sizeof(int32_t);
+        cuda_load_store(load);
+        cuda_check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
+    }
+    for (size_t i = 0; i < launches; i++) {
+        cuda_check(espl_cuda_download(p->y, (char *)outputs + i * y_bytes(p), y_bytes(p), &err),
+                   &err);
+        expect_sums(p, p->tokens, form->name);
+    }
+    espl_cuda_free(outputs);
+    espl_cuda_spmm_destroy(spmm);
+    espl_cuda_matrix_destroy(matrix);
 }
 
-/* Launches that overlap, split columns and share the device with other products all the time. */
 static void test_repeats__two_hundred_times_the_same_bits(void **state)
 {
     (void)state;
-    const size_t launches = wanted_launches();
+    const size_t launches = cuda_launches();
     struct espl_rng rng = espl_rng_stream(27, "cuda-spmm", 0);
-    struct espl_error err;
     struct product p;
+    struct cuda_load load;
     if (!cuda_has_device()) {
         skip();
     }
     make_product(&rng, 1500, 3072, 8, 4, 0.5, &p);
+    cuda_load_open(&load);
     for (size_t f = 0; f < FORMS; f++) {
-        const struct espl_cuda_spmm_choice wanted = {.splits = 3};
-        struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
-        struct espl_cuda_spmm *spmm = NULL;
-        void *outputs = NULL;
-        cuda_check(espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err), &err);
-        cuda_check(espl_cuda_alloc(launches * y_bytes(&p), &outputs, &err), &err);
-        cuda_check(espl_cuda_fill(outputs, POISON, launches * y_bytes(&p), &err), &err);
-        for (size_t i = 0; i < launches; i++) {
-            struct espl_cuda_spmm_operands operands = p.operands;
-            operands.y = (int32_t *)outputs + i * y_bytes(&p) / sizeof(int32_t);
-            cuda_check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
-        }
-        for (size_t i = 0; i < launches; i++) {
-            cuda_check(
-                espl_cuda_download(p.y, (char *)outputs + i * y_bytes(&p), y_bytes(&p), &err),
-                &err);
-            expect_sums(&p, p.tokens, forms[f].name);
-        }
-        espl_cuda_free(outputs);
-        espl_cuda_spmm_destroy(spmm);
-        espl_cuda_matrix_destroy(matrix);
+        repeat_form(&p, &forms[f], launches, &load);
     }
+    cuda_load_close(&load);
     free_product(&p);
 }
 
@@ -385,10 +391,8 @@ static void test_refusals__say_what_does_not_fit(void **state)
     free_product(&p);
 }
 
-/* ESPL_TEST_FILTER: a pattern of the tests to run, for tools that are too slow for all. */
 int main(void)
 {
-    const char *filter = getenv("ESPL_TEST_FILTER");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes__same_integers_as_ref),
         cmocka_unit_test(test_tokens__every_number),
@@ -399,8 +403,6 @@ int main(void)
         cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),
         cmocka_unit_test(test_refusals__say_what_does_not_fit),
     };
-    if (filter != NULL) {
-        cmocka_set_test_filter(filter);
-    }
+    cuda_filter_tests();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
