@@ -121,7 +121,7 @@ void espl_cuda_spmm_destroy(struct espl_cuda_spmm *spmm)
 
 struct espl_cuda_spmm_choice espl_cuda_spmm_chosen(const struct espl_cuda_spmm *spmm)
 {
-    const struct espl_cuda_spmm_choice nothing = {0, 0, 0, 0, 0};
+    const struct espl_cuda_spmm_choice nothing = {.warps = 0};
     (void)spmm;
     return nothing;
 }

@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
         index.now = index_entry(args.spmm, mine, lane);
         index.next = index_entry(args.spmm, mine, SPMM_WARP + lane);
         if (tile == work.first_stripe) {
-            build_table<UNIT == ESPL_IEBME_1X1>(shared);
+            build_table<typename chunk_masks<UNIT>::table>(shared);
         }
         for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
             put_chunk(args.spmm, mine, index, ring, s, lane);

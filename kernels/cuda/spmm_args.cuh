@@ -68,6 +68,37 @@ __device__ __forceinline__ void spmm_mma(int (&c)[4], unsigned a0, unsigned a1, 
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/* From compute capability 9.0 there is no INT4 matrix instruction: kernels that use it have no code
+ * there, since the assembler would replace it by a long sequence. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool SPMM_HAS_INT4 = false;
+#else
+constexpr bool SPMM_HAS_INT4 = true;
+#endif
+
+/* c (16 x 8, int32) += a (16 x 64, int4) * b (64 x 8, int4). Register r of a: row g (even r) or
+ * g + 8 (odd), columns 8 t .. 8 t + 7 of the first (r < 2) or second 32, in whichever order b has
+ * them. */
+__device__ __forceinline__ void spmm_mma_int4(int (&c)[4], unsigned a0, unsigned a1, unsigned a2,
+                                              unsigned a3, unsigned b0, unsigned b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/* Low nibbles of `low` and high nibbles of `high`: one instruction, of which the compiler makes
+ * two.
+ */
+__device__ __forceinline__ unsigned join_nibbles(unsigned low, unsigned high)
+{
+    constexpr unsigned LOW = 0x0F0F0F0Fu;
+    unsigned v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(v) : "r"(low), "r"(high), "r"(LOW));
+    return v;
+}
+
 __device__ __forceinline__ uint4 spmm_load_quad(unsigned shared_address)
 {
     uint4 v;
@@ -218,7 +249,7 @@ __device__ __forceinline__ int spmm_activation_sum(const spmm_args &args, unsign
  * one place, in a loop, before the first product and after the last: so it clears the sums, and
  * brings the instructions of the end into their cache while weights are still on their way. Warps
  * take tokens, and the warps of a token its rows by turns. */
-template <int TILES, int SHIFT, bool BIASED>
+template <int TILES, int X_SHIFT, int SHIFT, bool BIASED>
 __device__ __forceinline__ void spmm_sweep(const spmm_args &args, const spmm_work &work, int *sums,
                                            unsigned first, unsigned count, bool store)
 {
@@ -242,7 +273,7 @@ __device__ __forceinline__ void spmm_sweep(const spmm_args &args, const spmm_wor
 #pragma unroll 1
         for (unsigned row = turn * SPMM_WARP + threadIdx.x % SPMM_WARP; row < height;
              row += TURNS * SPMM_WARP) {
-            const int sum = from[row] >> SPMM_X_SHIFT;
+            const int sum = from[row] >> X_SHIFT;
             from[row] = 0;
             if (row < stored) {
                 /* Biased: rows 0 to 7 of a stripe are sums of code + 8, not multiplied. */

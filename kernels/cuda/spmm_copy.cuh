@@ -20,6 +20,28 @@ __device__ __forceinline__ void wait_parity(unsigned barrier, unsigned parity)
 }
 #endif
 
+#if __CUDA_ARCH__ < 900
+/* The 16-byte pieces of a lane, one in 512 bytes, as far as they begin before `bytes`. Most chunks
+ * take one round, whose copies differ in constants only. */
+__device__ __forceinline__ void put_pieces(unsigned to, const uint8_t *from, int bytes)
+{
+    constexpr int STEP = SPMM_WARP * 16, AT_ONCE = 8;
+#pragma unroll 1
+    for (int left = bytes; left > 0; left -= AT_ONCE * STEP) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            asm volatile("{\n .reg .pred p;\n"
+                         " setp.lt.s32 p, %2, %3;\n"
+                         " @p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(to + i * STEP),
+                         "l"(from + i * STEP), "r"(i * STEP), "r"(left)
+                         : "memory");
+        }
+        to += AT_ONCE * STEP;
+        from += AT_ONCE * STEP;
+    }
+}
+#endif
+
 /* One warp's ring. All lanes call everything together. */
 struct chunk_ring {
     unsigned slots;    /* shared address of stage 0 */
@@ -65,10 +87,7 @@ __device__ __forceinline__ void ring_put(chunk_ring &ring, const uint8_t *from, 
                      : "memory");
     }
 #else
-    for (unsigned at = lane * 16; at < bytes; at += SPMM_WARP * 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at), "l"(from + at)
-                     : "memory");
-    }
+    put_pieces(to + lane * 16, from + lane * 16, (int)bytes - (int)lane * 16);
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
     ring.write_stage = ring.write_stage + 1 == ring.stages ? 0 : ring.write_stage + 1;

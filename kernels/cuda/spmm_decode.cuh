@@ -11,6 +11,8 @@
 #include "espalier/iebme.h"
 #include "kernels/cuda/spmm_args.cuh"
 
+#include <type_traits>
+
 enum { TABLE_MASKS = 256, TABLE_BYTES = TABLE_MASKS * SPMM_WARP * 8 };
 
 constexpr unsigned SPMM_HIGH_NIBBLES = 0xF0F0F0F0u;
@@ -30,43 +32,66 @@ __device__ __forceinline__ uint2 load_pair(unsigned address)
     return v;
 }
 
-/* Entry of a mask: selector nibbles of the 8 positions, then what to keep of the second source
- * register, whose top byte is slot 7. Streams of nibbles are split into even (slots 0-3) and odd
- * (slots 4-7) nibbles first, streams of bytes are used as they are. */
-template <bool NIBBLES> __device__ __forceinline__ unsigned table_selectors(unsigned mask)
+/* Selector nibbles of the 8 positions of a mask: those with a one take the slots of stored values
+ * in their order, the others slot NOTHING. SPLIT: nibbles that were split into even (slots 0-3) and
+ * odd ones (slots 4-7); else bytes as they are stored. */
+template <bool SPLIT, unsigned NOTHING>
+__device__ __forceinline__ unsigned selectors_of(unsigned mask)
 {
     unsigned rank = 0;
     unsigned selectors = 0;
 #pragma unroll
     for (unsigned i = 0; i < 8; i++) {
         const unsigned bit = mask >> i & 1u;
-        const unsigned slot = NIBBLES ? (rank & 1u) * 4 + rank / 2 : rank;
-        selectors |= (bit != 0 ? slot : 7u) << 4 * i;
+        const unsigned slot = SPLIT ? (rank & 1u) * 4 + rank / 2 : rank;
+        selectors |= (bit != 0 ? slot : NOTHING) << 4 * i;
         rank += bit;
     }
     return selectors;
 }
 
-template <bool NIBBLES> __device__ __forceinline__ unsigned table_kept(unsigned mask)
-{
-    return (NIBBLES ? SPMM_HIGH_NIBBLES : 0xFFFFFFFFu) & (mask == 255 ? 0xFFFFFFFFu : 0x00FFFFFFu);
-}
+/* Entries of tables: two words for a mask. Positions without a one take slot 7, which must be
+ * cleared unless the mask is full. */
+
+/* Nibbles: selectors of all 8 positions; what to keep of the odd nibbles. */
+struct nibble_table {
+    static __device__ __forceinline__ unsigned selectors(unsigned mask)
+    {
+        return selectors_of<true, 7>(mask);
+    }
+    static __device__ __forceinline__ uint2 entry(unsigned selectors, unsigned mask)
+    {
+        return make_uint2(selectors, SPMM_HIGH_NIBBLES & (mask == 255 ? 0xFFFFFFFFu : 0x00FFFFFFu));
+    }
+};
+
+/* Bytes: selectors of positions 0-3; selectors of positions 4-7 and, in the top byte, what to keep
+ * of slot 7. */
+struct byte_table {
+    static __device__ __forceinline__ unsigned selectors(unsigned mask)
+    {
+        return selectors_of<false, 7>(mask);
+    }
+    static __device__ __forceinline__ uint2 entry(unsigned selectors, unsigned mask)
+    {
+        return make_uint2(selectors, selectors >> 16 | (mask == 255 ? 0xFF000000u : 0u));
+    }
+};
 
 /* All threads; table (256 masks, 32 lanes). A barrier must follow. Every lane works out an entry:
  * loading them would take as long as a look into memory takes, since nothing keeps them cached. */
-template <bool NIBBLES> __device__ __forceinline__ void build_table(uint8_t *table)
+template <class TABLE> __device__ __forceinline__ void build_table(uint8_t *table)
 {
     constexpr unsigned AT_ONCE = 16;
     const unsigned lane = threadIdx.x % SPMM_WARP;
     const unsigned warps = blockDim.x / SPMM_WARP;
     for (unsigned first = threadIdx.x / SPMM_WARP * AT_ONCE; first < TABLE_MASKS;
          first += warps * AT_ONCE) {
-        const unsigned mine = table_selectors<NIBBLES>(first + lane % AT_ONCE);
+        const unsigned mine = TABLE::selectors(first + lane % AT_ONCE);
         uint2 *to = reinterpret_cast<uint2 *>(table) + first * SPMM_WARP + lane;
 #pragma unroll
         for (unsigned i = 0; i < AT_ONCE; i++) {
-            to[i * SPMM_WARP] =
-                make_uint2(__shfl_sync(0xFFFFFFFFu, mine, (int)i), table_kept<NIBBLES>(first + i));
+            to[i * SPMM_WARP] = TABLE::entry(__shfl_sync(0xFFFFFFFFu, mine, (int)i), first + i);
         }
     }
 }
@@ -82,6 +107,12 @@ template <int BYTE> __device__ __forceinline__ uint2 look_up(unsigned masks, tab
 {
     const unsigned offset = __byte_perm(masks, place.lane_bytes, 0x7604u | BYTE << 4);
     return *reinterpret_cast<const uint2 *>(place.table + offset);
+}
+
+/* Ones in the bytes of masks below BYTE. A shift, not a mask: it can use the pipe of products. */
+template <int BYTE> __device__ __forceinline__ unsigned bits_before(unsigned masks)
+{
+    return BYTE == 0 ? 0 : (unsigned)__popc(masks << (32 - 8 * BYTE) % 32);
 }
 
 /* The stream of a lane. `bit` counts 4 a nibble; funnel shifts use its low five bits. `at` counts
@@ -131,21 +162,26 @@ __device__ __forceinline__ void spread_nibbles(unsigned window, uint2 entry, uns
     last = permute(even, odd, entry.x >> 16);
 }
 
-/* Eight bytes, a pair of values each, to four registers: the low nibbles and the high ones. */
+/* Eight bytes, a pair of values each, to the positions of a mask. */
+__device__ __forceinline__ uint2 spread_pairs(unsigned low, unsigned high, uint2 entry)
+{
+    high &= entry.y | 0x00FFFFFFu;
+    return make_uint2(permute(low, high, entry.x), permute(low, high, entry.y));
+}
+
+/* The same as four registers: the low nibbles and the high ones. */
 struct pair_fragments {
     unsigned low_first, low_last, high_first, high_last;
 };
 
 __device__ __forceinline__ pair_fragments spread_bytes(unsigned low, unsigned high, uint2 entry)
 {
-    high &= entry.y;
-    const unsigned first = permute(low, high, entry.x);
-    const unsigned last = permute(low, high, entry.x >> 16);
+    const uint2 pairs = spread_pairs(low, high, entry);
     pair_fragments f;
-    f.low_first = first << 4 & SPMM_HIGH_NIBBLES;
-    f.low_last = last << 4 & SPMM_HIGH_NIBBLES;
-    f.high_first = first & SPMM_HIGH_NIBBLES;
-    f.high_last = last & SPMM_HIGH_NIBBLES;
+    f.low_first = pairs.x << 4 & SPMM_HIGH_NIBBLES;
+    f.low_last = pairs.y << 4 & SPMM_HIGH_NIBBLES;
+    f.high_first = pairs.x & SPMM_HIGH_NIBBLES;
+    f.high_last = pairs.y & SPMM_HIGH_NIBBLES;
     return f;
 }
 
@@ -170,9 +206,9 @@ template <class SUMS>
 __device__ __forceinline__ void decode_single(unsigned masks, int block, table_place place,
                                               lane_stream &s, SUMS &sums)
 {
-    const unsigned n1 = __popc(masks & 0xFFu);
-    const unsigned n2 = __popc(masks & 0xFFFFu);
-    const unsigned n3 = __popc(masks & 0xFFFFFFu);
+    const unsigned n1 = bits_before<1>(masks);
+    const unsigned n2 = bits_before<2>(masks);
+    const unsigned n3 = bits_before<3>(masks);
     unsigned low, high, a0, a1, a2, a3;
     stream_window<1, 0>(s, 0, low, high);
     spread_nibbles(low, look_up<0>(masks, place), a0, a2);
@@ -192,9 +228,9 @@ template <class SUMS>
 __device__ __forceinline__ void decode_columns(unsigned masks, int block, table_place place,
                                                lane_stream &s, SUMS &sums)
 {
-    const unsigned n1 = __popc(masks & 0xFFu);
-    const unsigned n2 = __popc(masks & 0xFFFFu);
-    const unsigned n3 = __popc(masks & 0xFFFFFFu);
+    const unsigned n1 = bits_before<1>(masks);
+    const unsigned n2 = bits_before<2>(masks);
+    const unsigned n3 = bits_before<3>(masks);
     const unsigned n4 = __popc(masks);
     unsigned low, high;
     stream_window<1, 0>(s, 0, low, high);
@@ -229,7 +265,7 @@ template <int STREAMS, int BYTE, class SUMS>
 __device__ __forceinline__ void decode_rows(unsigned masks, int block, table_place place,
                                             const lane_stream &s, SUMS &sums)
 {
-    const unsigned skip = BYTE == 0 ? 0 : __popc(masks & ((1u << 8 * BYTE) - 1u));
+    const unsigned skip = bits_before<BYTE>(masks);
     const uint2 entry = look_up<BYTE>(masks, place);
     decode_rows_segment<STREAMS, 0>(skip, block, entry, s, sums);
     if (STREAMS == 2) {
@@ -248,10 +284,11 @@ __device__ __forceinline__ void decode_rows_word(unsigned masks, int block, tabl
     stream_skip<STREAMS>(s, 2 * __popc(masks));
 }
 
-/* Mask bytes of a chunk of 16 x 512: one bit for every Q weights. */
+/* Mask bytes of a chunk of 16 x 512: one bit for every Q weights; and the table that decodes it. */
 template <espl_iebme_areas UNIT> struct chunk_masks {
     static constexpr unsigned Q = UNIT == ESPL_IEBME_1X1 ? 1 : UNIT == ESPL_IEBME_2X2 ? 4 : 2;
     static constexpr unsigned BYTES = SPMM_STRIPE * SPMM_SLICE / 8 / Q;
+    using table = std::conditional_t<UNIT == ESPL_IEBME_1X1, nibble_table, byte_table>;
 };
 
 /* A whole chunk at shared address `chunk`, a multiple of 256. */

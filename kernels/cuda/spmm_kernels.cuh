@@ -13,6 +13,9 @@ const void *spmm_dense_kernel(unsigned bits, unsigned tiles);
 size_t spmm_dense_shared_bytes(const spmm_args *args, unsigned tiles);
 /** Kernel for chunks of the given unit (1x1, 1x2, 2x1, 2x2) and 1 or 2 tiles of 8 tokens. */
 const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles);
+/** The same for INT4 weights with the INT4 matrix instruction: no code for 9.0 and later. */
+const void *spmm_dense_int4_kernel(unsigned tiles);
+const void *spmm_sparse_int4_kernel(enum espl_iebme_areas unit, unsigned tiles);
 size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps);
 
 #endif

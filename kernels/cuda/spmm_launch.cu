@@ -116,31 +116,76 @@ enum espl_status take_work_space(struct espl_cuda_spmm *spmm, struct espl_error 
     return status;
 }
 
+/* There is an INT4 matrix instruction in kernels compiled for less than 9.0, native or not. The
+ * kernel that the device was given says for which architecture it was. */
+enum espl_status check_int4(const struct espl_cuda_spmm *spmm, const void *kernel,
+                            struct espl_error *err)
+{
+    enum { NO_INT4_VERSION = 90 };
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    cudaFuncAttributes facts;
+    if (matrix->atom != NULL || matrix->bits != 4) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "the INT4 matrix instruction multiplies plain 4-bit weights, not %s",
+                         matrix->atom != NULL ? "those with scales" : "those of 2 or 3 bits");
+    }
+    const enum espl_status status = espl_cuda_check(cudaFuncGetAttributes(&facts, kernel),
+                                                    "cannot look at an SpMM kernel", err);
+    if (status == ESPL_OK && facts.ptxVersion >= NO_INT4_VERSION) {
+        espl_fail(err, ESPL_E_UNSUPPORTED,
+                  "no INT4 matrix instruction on a device of compute capability %d.%d",
+                  facts.binaryVersion / 10, facts.binaryVersion % 10);
+        return espl_hint(err, "compute capability 8.0 to 8.9 has it; choose INT8 or automatic");
+    }
+    return status;
+}
+
+/* Of 8.0 to 8.9 INT4 is the default: docs/kernels/spmm.md. */
+enum espl_status choose_instruction(struct espl_cuda_spmm *spmm, const void *int4_kernel, int major,
+                                    struct espl_error *err)
+{
+    enum { NATIVE_INT4_MAJOR = 8 };
+    enum espl_cuda_instruction *chosen = &spmm->choice.instruction;
+    if (*chosen == ESPL_CUDA_INSTRUCTION_AUTOMATIC) {
+        const bool plain = spmm->matrix->atom == NULL && spmm->matrix->bits == 4;
+        *chosen = plain && major == NATIVE_INT4_MAJOR ? ESPL_CUDA_INSTRUCTION_INT4
+                                                      : ESPL_CUDA_INSTRUCTION_INT8;
+    }
+    return *chosen == ESPL_CUDA_INSTRUCTION_INT4 ? check_int4(spmm, int4_kernel, err) : ESPL_OK;
+}
+
 enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *err)
 {
     const struct espl_cuda_matrix *matrix = spmm->matrix;
     const struct spmm_atom *atom = matrix->atom;
     const bool dense = matrix->unit == ESPL_IEBME_DENSE;
     const bool fine = atom != NULL && atom->layout.step == ATOM_FINE_STEP;
+    const void *int4_kernel = dense ? spmm_dense_int4_kernel(spmm->tiles)
+                                    : spmm_sparse_int4_kernel(matrix->unit, spmm->tiles);
     int major = 0;
     spmm->warps = dense ? spmm->choice.warps : static_cast<unsigned>(SPMM_WARPS);
     spmm->shared_bytes = spmm_shared_bytes(matrix, &spmm->args, spmm->tiles, spmm->choice.warps);
-    if (atom != NULL) {
+    enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+    spmm->can_overlap = major >= 9;
+    if (status == ESPL_OK) {
+        status = choose_instruction(spmm, int4_kernel, major, err);
+    }
+    if (status != ESPL_OK) {
+        return status;
+    }
+    if (spmm->choice.instruction == ESPL_CUDA_INSTRUCTION_INT4) {
+        spmm->kernel = int4_kernel;
+    } else if (atom != NULL) {
         spmm->kernel = dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
                              : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
     } else {
         spmm->kernel = dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
                              : spmm_sparse_kernel(matrix->unit, spmm->tiles);
     }
-    enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
-    spmm->can_overlap = major >= 9;
-    if (status == ESPL_OK) {
-        status = espl_cuda_check(cudaFuncSetAttribute(spmm->kernel,
-                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      static_cast<int>(spmm->shared_bytes)),
-                                 "cannot prepare an SpMM kernel", err);
-    }
-    return status;
+    return espl_cuda_check(cudaFuncSetAttribute(spmm->kernel,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                static_cast<int>(spmm->shared_bytes)),
+                           "cannot prepare an SpMM kernel", err);
 }
 
 } // namespace
@@ -166,6 +211,8 @@ extern "C" enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix 
                              &spmm->expected_seconds, err);
     }
     if (status == ESPL_OK) {
+        spmm->choice.instruction =
+            wanted != NULL ? wanted->instruction : ESPL_CUDA_INSTRUCTION_AUTOMATIC;
         fill_args(spmm);
         status = set_bounds(spmm, err);
     }

@@ -45,13 +45,22 @@ void espl_cuda_matrix_destroy(struct espl_cuda_matrix *matrix);
 /** Bytes that a product reads: data and index, padding included. */
 uint64_t espl_cuda_matrix_bytes(const struct espl_cuda_matrix *matrix);
 
-/** How the work is cut. In an argument 0 leaves a member to the rule. */
+/** What multiplies. INT8 is there on all devices. INT4 is for plain 4-bit weights on devices of
+ *  compute capability 8.0 to 8.9, where it is the automatic choice. */
+enum espl_cuda_instruction {
+    ESPL_CUDA_INSTRUCTION_AUTOMATIC = 0,
+    ESPL_CUDA_INSTRUCTION_INT8 = 1,
+    ESPL_CUDA_INSTRUCTION_INT4 = 2
+};
+
+/** How the work is cut, and by what it is done. In an argument 0 leaves a member to the rule. */
 struct espl_cuda_spmm_choice {
     unsigned warps;  /* of a block: sparse up to 16; dense 16, for 8 tokens also 20 */
     unsigned splits; /* of the columns over blocks; their sums meet in the work space */
     unsigned window; /* slices of columns that a block does at a time (sparse) */
     unsigned stages; /* of each warp's ring (sparse), 2 to 4 */
     unsigned parts;  /* of the rows over blocks */
+    enum espl_cuda_instruction instruction;
 };
 
 /** A matrix made ready for up to `tokens` tokens, with its own work space. Use it in one stream at
@@ -59,7 +68,7 @@ struct espl_cuda_spmm_choice {
 struct espl_cuda_spmm;
 
 /** wanted: NULL for the rule. matrix is borrowed. Errors: UNSUPPORTED for a choice that does not
- * fit the device, NOMEM, MACHINE. */
+ * fit the device or the weights, NOMEM, MACHINE. */
 enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix *matrix, size_t tokens,
                                        const struct espl_cuda_spmm_choice *wanted,
                                        struct espl_cuda_spmm **out, struct espl_error *err);

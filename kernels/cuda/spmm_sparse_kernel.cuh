@@ -1,0 +1,115 @@
+/* The kernel for INT4 weights in the device layout of IE-BME.
+ *
+ * A warp owns a slice of 512 columns and keeps its activations in registers while it walks over
+ * stripes of 16 rows; each chunk (stripe, slice) comes through the warp's own ring of stages, so no
+ * barrier of the block is in the loop. FORM says how chunks become products: its members are
+ *   TILES, HAS_CODE (on this architecture), X_SHIFT and SHIFT (by which sums are multiples of 2),
+ *   table, activations (registers for x of a slice), expand(), multiply(). */
+#ifndef ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
+#define ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
+
+#include "kernels/cuda/spmm_sparse.cuh"
+
+namespace
+{
+
+/* All chunks of a warp: the activations of a slice are loaded once and kept. packed: those of the
+ * first slice. */
+template <class FORM>
+__device__ __forceinline__ void
+multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &index, chunk_ring &ring,
+                table_place place, unsigned lane, unsigned tile, int *sums,
+                uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
+{
+    constexpr int TILES = FORM::TILES;
+    const unsigned sums_stride = spmm_sums_stride(args);
+    unsigned slice = mine.first_slice;
+    for (unsigned item = 0; item < mine.total;) {
+        typename FORM::activations x;
+        int acc[TILES][4] = {};
+        unsigned stripe = mine.first_stripe - tile;
+        FORM::expand(packed, x);
+        for (unsigned i = 0; i < mine.count; i++, item++) {
+            const unsigned chunk = ring_wait(ring);
+            FORM::multiply(chunk, lane, place, x, acc);
+            ring_release(ring);
+            put_chunk(args, mine, index, ring, item + ring.stages, lane);
+            spmm_flush<TILES>(sums, sums_stride, stripe, lane, acc);
+            stripe += mine.stripe_step;
+        }
+        slice += mine.slice_step;
+        if (item < mine.total) {
+            load_activations<TILES>(args, slice, lane, packed);
+        }
+    }
+}
+
+template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_args &args)
+{
+    constexpr int TILES = FORM::TILES;
+    extern __shared__ __align__(256) uint8_t shared[];
+    const unsigned rings_used = args.window * args.window_rows;
+    const unsigned warp = threadIdx.x / SPMM_WARP;
+    const unsigned lane = threadIdx.x % SPMM_WARP;
+    const table_place place = {shared, lane * 8};
+    const unsigned ring_bytes = args.stages * args.stage_bytes;
+    uint8_t *rings = shared + TABLE_BYTES;
+    uint8_t *barriers = rings + rings_used * ring_bytes;
+    int *sums = reinterpret_cast<int *>(barriers + rings_used * args.stages * 8);
+    const spmm_work work = spmm_work_of<TILES>(args);
+    chunk_ring ring;
+    ring.slots = spmm_shared_address(rings) + warp * ring_bytes;
+    ring.barriers = spmm_shared_address(barriers) + warp * args.stages * 8;
+    ring.stage_bytes = args.stage_bytes;
+    ring.stages = args.stages;
+    if (warp < rings_used) {
+        ring_init(ring, lane);
+    }
+    spmm_let_successor_start();
+    for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
+        const unsigned stripes = min(args.tile_stripes, work.end_stripe - tile);
+        const warp_work mine = warp_work_of(args, work, warp, tile, stripes);
+        index_window index;
+        index.now = index_entry(args, mine, lane);
+        index.next = index_entry(args, mine, SPMM_WARP + lane);
+        if (tile == work.first_stripe) {
+            build_table<typename FORM::table>(shared);
+        }
+        for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
+            put_chunk(args, mine, index, ring, s, lane);
+        }
+        uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
+        spmm_wait_for_predecessor();
+        if (mine.total != 0) {
+            load_activations<TILES>(args, mine.first_slice, lane, packed);
+        }
+#pragma unroll 1
+        for (bool done = false;; done = true) {
+            spmm_sweep<TILES, FORM::X_SHIFT, FORM::SHIFT, false>(args, work, sums, tile, stripes,
+                                                                 done);
+            __syncthreads();
+            if (done) {
+                break;
+            }
+            multiply_chunks<FORM>(args, mine, index, ring, place, lane, tile, sums, packed);
+            __syncthreads();
+            if (gridDim.z > 1 &&
+                !spmm_gather_splits<TILES>(args, work, sums, tile, stripes * SPMM_STRIPE)) {
+                break;
+            }
+        }
+    }
+}
+
+template <class FORM>
+__global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
+    sparse_kernel(const __grid_constant__ spmm_args args)
+{
+    if constexpr (FORM::HAS_CODE) {
+        multiply_block<FORM>(args);
+    }
+}
+
+} // namespace
+
+#endif
