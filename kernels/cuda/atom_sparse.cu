@@ -235,10 +235,11 @@ multiply_chunks(const atom_args &args, const warp_work &mine, index_window &inde
             const unsigned chunk = ring_wait(ring);
             step_sums<TILES, FINE> steps = {
                 x, x_scales, args.spmm.x_tile_bytes, chunk + lane_scales, row_lanes * 8, {}, {}};
-            decode_chunk<UNIT>(chunk + args.scale_bytes, lane, place, steps);
+            decode_chunk<UNIT, typename chunk_masks<UNIT>::table>(chunk + args.scale_bytes, lane,
+                                                                  place, steps);
             steps.finish();
             ring_release(ring);
-            put_chunk(args.spmm, mine, index, ring, item + ring.stages, lane);
+            (void)put_chunk(args.spmm, mine, index, ring, item + ring.stages, lane);
             sums.add(stripe, lane, steps.sum);
             stripe += mine.stripe_step;
         }
@@ -285,7 +286,7 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
             build_table<typename chunk_masks<UNIT>::table>(shared);
         }
         for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
-            put_chunk(args.spmm, mine, index, ring, s, lane);
+            (void)put_chunk(args.spmm, mine, index, ring, s, lane);
         }
         slice_activations<TILES> x = {};
         chunk_sums<TILES> sums = {

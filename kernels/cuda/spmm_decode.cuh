@@ -153,8 +153,8 @@ template <int STREAMS> __device__ __forceinline__ void stream_skip(lane_stream &
 }
 
 /* Eight nibbles to two fragment registers (columns 0-3 and 4-7). */
-__device__ __forceinline__ void spread_nibbles(unsigned window, uint2 entry, unsigned &first,
-                                               unsigned &last)
+__device__ __forceinline__ void spread_nibbles(nibble_table, unsigned window, uint2 entry,
+                                               unsigned &first, unsigned &last)
 {
     const unsigned even = window << 4 & SPMM_HIGH_NIBBLES;
     const unsigned odd = window & entry.y;
@@ -169,7 +169,19 @@ __device__ __forceinline__ uint2 spread_pairs(unsigned low, unsigned high, uint2
     return make_uint2(permute(low, high, entry.x), permute(low, high, entry.y));
 }
 
-/* The same as four registers: the low nibbles and the high ones. */
+/* Eight nibbles with a table for bytes: they become bytes first. */
+__device__ __forceinline__ void spread_nibbles(byte_table, unsigned window, uint2 entry,
+                                               unsigned &first, unsigned &last)
+{
+    const unsigned even = window << 4 & SPMM_HIGH_NIBBLES;
+    const unsigned odd = window & SPMM_HIGH_NIBBLES;
+    const uint2 spread =
+        spread_pairs(permute(even, odd, 0x5140u), permute(even, odd, 0x7362u), entry);
+    first = spread.x;
+    last = spread.y;
+}
+
+/* Eight pairs as four registers: the low nibbles and the high ones. */
 struct pair_fragments {
     unsigned low_first, low_last, high_first, high_last;
 };
@@ -202,7 +214,7 @@ template <int TILES> struct plain_sums {
 };
 
 /* 1x1. A mask word: two blocks, in each row g then row g + 8. */
-template <class SUMS>
+template <class TABLE, class SUMS>
 __device__ __forceinline__ void decode_single(unsigned masks, int block, table_place place,
                                               lane_stream &s, SUMS &sums)
 {
@@ -211,12 +223,13 @@ __device__ __forceinline__ void decode_single(unsigned masks, int block, table_p
     const unsigned n3 = bits_before<3>(masks);
     unsigned low, high, a0, a1, a2, a3;
     stream_window<1, 0>(s, 0, low, high);
-    spread_nibbles(low, look_up<0>(masks, place), a0, a2);
-    spread_nibbles(__funnelshift_rc(low, high, 4 * n1), look_up<1>(masks, place), a1, a3);
+    spread_nibbles(TABLE(), low, look_up<0>(masks, place), a0, a2);
+    spread_nibbles(TABLE(), __funnelshift_rc(low, high, 4 * n1), look_up<1>(masks, place), a1, a3);
     sums.multiply(block, a0, a1, a2, a3);
     stream_window<1, 0>(s, n2, low, high);
-    spread_nibbles(low, look_up<2>(masks, place), a0, a2);
-    spread_nibbles(__funnelshift_rc(low, high, 4 * (n3 - n2)), look_up<3>(masks, place), a1, a3);
+    spread_nibbles(TABLE(), low, look_up<2>(masks, place), a0, a2);
+    spread_nibbles(TABLE(), __funnelshift_rc(low, high, 4 * (n3 - n2)), look_up<3>(masks, place),
+                   a1, a3);
     sums.multiply(block + 1, a0, a1, a2, a3);
     const unsigned n4 = __popc(masks);
     stream_skip<1>(s, n4);
@@ -291,21 +304,37 @@ template <espl_iebme_areas UNIT> struct chunk_masks {
     using table = std::conditional_t<UNIT == ESPL_IEBME_1X1, nibble_table, byte_table>;
 };
 
+/* 16 x 512 dense weights: word 2 block + (row g + 8), byte i: column 8 t + i low, 8 t + 4 + i high.
+ */
+template <class SUMS>
+__device__ __forceinline__ void decode_dense(unsigned chunk, unsigned lane, SUMS &sums)
+{
+    constexpr unsigned HIGH = SPMM_HIGH_NIBBLES;
+#pragma unroll
+    for (int q = 0; q < 8; q++) {
+        const uint4 v = spmm_load_quad(chunk + q * 512 + lane * 16);
+        sums.multiply(2 * q, v.x << 4 & HIGH, v.y << 4 & HIGH, v.x & HIGH, v.y & HIGH);
+        sums.multiply(2 * q + 1, v.z << 4 & HIGH, v.w << 4 & HIGH, v.z & HIGH, v.w & HIGH);
+    }
+}
+
 /* A whole chunk at shared address `chunk`, a multiple of 256. */
-template <espl_iebme_areas UNIT, class SUMS>
+template <espl_iebme_areas UNIT, class TABLE, class SUMS>
 __device__ __forceinline__ void decode_chunk(unsigned chunk, unsigned lane, table_place place,
                                              SUMS &sums)
 {
     constexpr unsigned MASK_BYTES = chunk_masks<UNIT>::BYTES;
     lane_stream s = {chunk + MASK_BYTES, 0, lane * 4};
-    if (UNIT == ESPL_IEBME_1X1) {
+    if (UNIT == ESPL_IEBME_DENSE) {
+        decode_dense(chunk, lane, sums);
+    } else if (UNIT == ESPL_IEBME_1X1) {
 #pragma unroll
         for (int q = 0; q < 2; q++) {
             const uint4 m = spmm_load_quad(chunk + q * 512 + lane * 16);
-            decode_single(m.x, 8 * q, place, s, sums);
-            decode_single(m.y, 8 * q + 2, place, s, sums);
-            decode_single(m.z, 8 * q + 4, place, s, sums);
-            decode_single(m.w, 8 * q + 6, place, s, sums);
+            decode_single<TABLE>(m.x, 8 * q, place, s, sums);
+            decode_single<TABLE>(m.y, 8 * q + 2, place, s, sums);
+            decode_single<TABLE>(m.z, 8 * q + 4, place, s, sums);
+            decode_single<TABLE>(m.w, 8 * q + 6, place, s, sums);
         }
     } else if (UNIT == ESPL_IEBME_1X2) {
         const uint4 m = spmm_load_quad(chunk + lane * 16);

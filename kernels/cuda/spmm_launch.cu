@@ -124,10 +124,14 @@ enum espl_status check_int4(const struct espl_cuda_spmm *spmm, const void *kerne
     enum { NO_INT4_VERSION = 90 };
     const struct espl_cuda_matrix *matrix = spmm->matrix;
     cudaFuncAttributes facts;
-    if (matrix->atom != NULL || matrix->bits != 4) {
+    const char *what = matrix->atom != NULL               ? "those with scales"
+                       : matrix->bits != 4                ? "those of 2 or 3 bits"
+                       : matrix->unit == ESPL_IEBME_MIXED ? "those of mixed areas"
+                                                          : NULL;
+    if (what != NULL) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "the INT4 matrix instruction multiplies plain 4-bit weights, not %s",
-                         matrix->atom != NULL ? "those with scales" : "those of 2 or 3 bits");
+                         what);
     }
     const enum espl_status status = espl_cuda_check(cudaFuncGetAttributes(&facts, kernel),
                                                     "cannot look at an SpMM kernel", err);
@@ -147,7 +151,9 @@ enum espl_status choose_instruction(struct espl_cuda_spmm *spmm, const void *int
     enum { NATIVE_INT4_MAJOR = 8 };
     enum espl_cuda_instruction *chosen = &spmm->choice.instruction;
     if (*chosen == ESPL_CUDA_INSTRUCTION_AUTOMATIC) {
-        const bool plain = spmm->matrix->atom == NULL && spmm->matrix->bits == 4;
+        const struct espl_cuda_matrix *matrix = spmm->matrix;
+        const bool plain =
+            matrix->atom == NULL && matrix->bits == 4 && matrix->unit != ESPL_IEBME_MIXED;
         *chosen = plain && major == NATIVE_INT4_MAJOR ? ESPL_CUDA_INSTRUCTION_INT4
                                                       : ESPL_CUDA_INSTRUCTION_INT8;
     }

@@ -53,7 +53,8 @@ void read_index(struct espl_cuda_matrix *matrix, const struct espl_iebme_device 
     for (size_t stripe = 0; stripe < matrix->stripes; stripe++) {
         uint64_t units = 0;
         for (size_t c = 0; c < matrix->depth; c++) {
-            const uint32_t length = layout->index[2 * (stripe * matrix->depth + c) + 1];
+            const uint32_t length =
+                espl_iebme_device_length(layout->index[2 * (stripe * matrix->depth + c) + 1]);
             const unsigned bytes = length * ESPL_IEBME_DEVICE_UNIT;
             units += length;
             matrix->chunk_bytes = bytes > matrix->chunk_bytes ? bytes : matrix->chunk_bytes;

@@ -27,7 +27,7 @@ struct espl_cuda_matrix {
     size_t rows;
     size_t cols;
     unsigned bits;
-    enum espl_iebme_areas unit; /* dense, 1x1, 1x2, 2x1 or 2x2 */
+    enum espl_iebme_areas unit; /* dense, 1x1, 1x2, 2x1, 2x2 or mixed */
     unsigned stripes;
     unsigned depth;  /* units or slices of a stripe */
     uint8_t *data;   /* device */

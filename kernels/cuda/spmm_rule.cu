@@ -132,7 +132,7 @@ double dense_time(const struct problem *p, unsigned warps, unsigned splits, unsi
 double sparse_time(const struct problem *p, const struct espl_cuda_spmm_choice *cut)
 {
     const struct espl_cuda_matrix *matrix = p->matrix;
-    const bool single = matrix->unit == ESPL_IEBME_1X1;
+    const bool single = matrix->unit == ESPL_IEBME_1X1 || matrix->unit == ESPL_IEBME_MIXED;
     const bool scaled = matrix->atom != NULL;
     const unsigned stripes = ceil_div(matrix->stripes, cut->parts);
     const unsigned depth = ceil_div(matrix->depth, cut->splits);
@@ -289,7 +289,7 @@ enum espl_status spmm_device_get(struct spmm_device *device, struct espl_error *
 unsigned spmm_tiles(const struct espl_cuda_matrix *matrix, size_t tokens)
 {
     const unsigned most = matrix->unit == ESPL_IEBME_DENSE ? 4 : 2;
-    if (fine_steps(matrix)) {
+    if (fine_steps(matrix) || matrix->unit == ESPL_IEBME_MIXED) {
         return 1;
     }
     return tokens <= SPMM_COLUMNS ? 1 : tokens <= 2 * SPMM_COLUMNS ? 2 : most;
@@ -322,7 +322,8 @@ unsigned spmm_stage_bytes(const struct espl_cuda_matrix *matrix)
     enum { STAGE_UNIT = 256, WINDOW_ROWS = 3 };
     /* At the end of its stream a lane still reads a window of three words of each stream: they must
      * not lie where another chunk is being written. */
-    const unsigned streams = matrix->unit == ESPL_IEBME_2X2 ? 2 : 1;
+    const bool two = matrix->unit == ESPL_IEBME_2X2 || matrix->unit == ESPL_IEBME_MIXED;
+    const unsigned streams = two ? 2 : 1;
     const unsigned bytes = matrix->chunk_bytes + streams * WINDOW_ROWS * SPMM_ROW;
     return ceil_div(bytes, STAGE_UNIT) * STAGE_UNIT;
 }

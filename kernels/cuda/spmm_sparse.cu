@@ -1,16 +1,15 @@
-/* y = x W^T for IE-BME weights, 1x1, 1x2, 2x1 and 2x2 areas, with the INT8 matrix instruction.
- * Values are expanded to 16 x code, so the int32 sums are exact multiples of 256. */
+/* y = x W^T for IE-BME weights, 1x1, 1x2, 2x1, 2x2 and mixed areas, with the INT8 matrix
+ * instruction. Values are expanded to 16 x code, so the int32 sums are exact multiples of 256. */
 #include "kernels/cuda/spmm_sparse_kernel.cuh"
 
 namespace
 {
 
-template <espl_iebme_areas UNIT, int TILES_> struct int8_chunks {
+template <int TILES_> struct int8_form {
     static constexpr int TILES = TILES_;
     static constexpr bool HAS_CODE = true;
     static constexpr int X_SHIFT = SPMM_X_SHIFT;
     static constexpr int SHIFT = 4;
-    using table = typename chunk_masks<UNIT>::table;
     using activations = uint2[SPARSE_BLOCKS][TILES];
 
     static __device__ __forceinline__ void expand(const uint4 (&packed)[SPARSE_BLOCKS / 4][TILES],
@@ -18,12 +17,50 @@ template <espl_iebme_areas UNIT, int TILES_> struct int8_chunks {
     {
         expand_activations<TILES>(packed, x);
     }
-    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned lane,
+};
+
+template <espl_iebme_areas UNIT, int TILES> struct int8_chunks : int8_form<TILES> {
+    static constexpr bool MIXED = false;
+    using table = typename chunk_masks<UNIT>::table;
+    using activations = typename int8_form<TILES>::activations;
+
+    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned, unsigned lane,
                                                     table_place place, const activations &x,
                                                     int (&acc)[TILES][4])
     {
         plain_sums<TILES> sums = {x, acc};
-        decode_chunk<UNIT>(chunk, lane, place, sums);
+        decode_chunk<UNIT, table>(chunk, lane, place, sums);
+    }
+};
+
+/* Each chunk in the areas that its index entry names; one table for all. One tile of tokens: code
+ * for five decoders is long enough once. */
+struct int8_mixed_chunks : int8_form<1> {
+    static constexpr bool MIXED = true;
+    using table = byte_table;
+
+    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned areas, unsigned lane,
+                                                    table_place place, const activations &x,
+                                                    int (&acc)[TILES][4])
+    {
+        plain_sums<TILES> sums = {x, acc};
+        switch (areas) {
+        case ESPL_IEBME_1X1:
+            decode_chunk<ESPL_IEBME_1X1, table>(chunk, lane, place, sums);
+            break;
+        case ESPL_IEBME_1X2:
+            decode_chunk<ESPL_IEBME_1X2, table>(chunk, lane, place, sums);
+            break;
+        case ESPL_IEBME_2X1:
+            decode_chunk<ESPL_IEBME_2X1, table>(chunk, lane, place, sums);
+            break;
+        case ESPL_IEBME_2X2:
+            decode_chunk<ESPL_IEBME_2X2, table>(chunk, lane, place, sums);
+            break;
+        default:
+            decode_chunk<ESPL_IEBME_DENSE, table>(chunk, lane, place, sums);
+            break;
+        }
     }
 };
 
@@ -44,6 +81,8 @@ const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
         return kernel_of<ESPL_IEBME_1X2>(tiles);
     case ESPL_IEBME_2X1:
         return kernel_of<ESPL_IEBME_2X1>(tiles);
+    case ESPL_IEBME_MIXED:
+        return reinterpret_cast<const void *>(sparse_kernel<int8_mixed_chunks>);
     default:
         return kernel_of<ESPL_IEBME_2X2>(tiles);
     }

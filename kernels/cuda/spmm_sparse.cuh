@@ -64,9 +64,12 @@ __device__ __forceinline__ uint2 index_entry(const spmm_args &args, const warp_w
     return __ldg(args.index + (size_t)stripe * args.depth + slice);
 }
 
-__device__ __forceinline__ void put_chunk(const spmm_args &args, const warp_work &w,
-                                          index_window &index, chunk_ring &ring, unsigned item,
-                                          unsigned lane)
+/* Starts the copy of a chunk; returns the second word of its index entry. MIXED: that has more in
+ * it than the length. */
+template <bool MIXED = false>
+__device__ __forceinline__ unsigned put_chunk(const spmm_args &args, const warp_work &w,
+                                              index_window &index, chunk_ring &ring, unsigned item,
+                                              unsigned lane)
 {
     const unsigned place = item % SPMM_WARP;
     if (place == 0 && item != 0) {
@@ -74,9 +77,11 @@ __device__ __forceinline__ void put_chunk(const spmm_args &args, const warp_work
         index.next = index_entry(args, w, item + SPMM_WARP + lane);
     }
     const unsigned start = __shfl_sync(0xFFFFFFFFu, index.now.x, place);
-    const unsigned length = __shfl_sync(0xFFFFFFFFu, index.now.y, place);
+    const unsigned word = __shfl_sync(0xFFFFFFFFu, index.now.y, place);
+    const unsigned length = MIXED ? word & ((1u << ESPL_IEBME_DEVICE_LENGTH_BITS) - 1) : word;
     ring_put(ring, args.data + (size_t)start * ESPL_IEBME_DEVICE_UNIT,
              length * ESPL_IEBME_DEVICE_UNIT, lane);
+    return word;
 }
 
 /* The compiler would rather keep the packed word and expand it again for every chunk. */

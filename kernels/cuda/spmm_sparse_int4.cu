@@ -8,6 +8,7 @@
 template <espl_iebme_areas UNIT, int TILES_> struct int4_chunks {
     static constexpr int TILES = TILES_;
     static constexpr bool HAS_CODE = SPMM_HAS_INT4;
+    static constexpr bool MIXED = false;
     static constexpr int X_SHIFT = 0;
     static constexpr int SHIFT = 0;
     using table = typename int4_table<UNIT>::type;
@@ -25,7 +26,7 @@ template <espl_iebme_areas UNIT, int TILES_> struct int4_chunks {
             }
         }
     }
-    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned lane,
+    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned, unsigned lane,
                                                     table_place place, const activations &x,
                                                     int (&acc)[TILES][4])
     {

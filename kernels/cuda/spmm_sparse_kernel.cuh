@@ -3,8 +3,9 @@
  * A warp owns a slice of 512 columns and keeps its activations in registers while it walks over
  * stripes of 16 rows; each chunk (stripe, slice) comes through the warp's own ring of stages, so no
  * barrier of the block is in the loop. FORM says how chunks become products: its members are
- *   TILES, HAS_CODE (on this architecture), X_SHIFT and SHIFT (by which sums are multiples of 2),
- *   table, activations (registers for x of a slice), expand(), multiply(). */
+ *   TILES, HAS_CODE (on this architecture), MIXED (each chunk has areas of its own, which
+ * multiply() is told), X_SHIFT and SHIFT (sums are multiples of 2 to their power), table,
+ * activations (registers for x of a slice), expand(), multiply(). */
 #ifndef ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 #define ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 
@@ -13,13 +14,30 @@
 namespace
 {
 
+/* Areas of the chunks in a ring, a byte a stage; of a layout whose chunks are all alike, nothing.
+ */
+template <bool MIXED> struct stage_areas {
+    unsigned bytes = 0;
+
+    __device__ __forceinline__ void put(unsigned stage, unsigned word)
+    {
+        const unsigned shift = 8 * stage;
+        const unsigned code = word >> ESPL_IEBME_DEVICE_LENGTH_BITS;
+        bytes = MIXED ? (bytes & ~(0xFFu << shift)) | code << shift : 0;
+    }
+    __device__ __forceinline__ unsigned get(unsigned stage) const
+    {
+        return MIXED ? bytes >> 8 * stage & 0xFFu : 0;
+    }
+};
+
 /* All chunks of a warp: the activations of a slice are loaded once and kept. packed: those of the
  * first slice. */
 template <class FORM>
 __device__ __forceinline__ void
 multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &index, chunk_ring &ring,
-                table_place place, unsigned lane, unsigned tile, int *sums,
-                uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
+                stage_areas<FORM::MIXED> &areas, table_place place, unsigned lane, unsigned tile,
+                int *sums, uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
 {
     constexpr int TILES = FORM::TILES;
     const unsigned sums_stride = spmm_sums_stride(args);
@@ -31,9 +49,11 @@ multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &inde
         FORM::expand(packed, x);
         for (unsigned i = 0; i < mine.count; i++, item++) {
             const unsigned chunk = ring_wait(ring);
-            FORM::multiply(chunk, lane, place, x, acc);
+            FORM::multiply(chunk, areas.get(ring.read_stage), lane, place, x, acc);
             ring_release(ring);
-            put_chunk(args, mine, index, ring, item + ring.stages, lane);
+            const unsigned stage = ring.write_stage;
+            areas.put(stage,
+                      put_chunk<FORM::MIXED>(args, mine, index, ring, item + ring.stages, lane));
             spmm_flush<TILES>(sums, sums_stride, stripe, lane, acc);
             stripe += mine.stripe_step;
         }
@@ -75,8 +95,10 @@ template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_
         if (tile == work.first_stripe) {
             build_table<typename FORM::table>(shared);
         }
+        stage_areas<FORM::MIXED> areas;
         for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
-            put_chunk(args, mine, index, ring, s, lane);
+            const unsigned stage = ring.write_stage;
+            areas.put(stage, put_chunk<FORM::MIXED>(args, mine, index, ring, s, lane));
         }
         uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
         spmm_wait_for_predecessor();
@@ -91,7 +113,7 @@ template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_
             if (done) {
                 break;
             }
-            multiply_chunks<FORM>(args, mine, index, ring, place, lane, tile, sums, packed);
+            multiply_chunks<FORM>(args, mine, index, ring, areas, place, lane, tile, sums, packed);
             __syncthreads();
             if (gridDim.z > 1 &&
                 !spmm_gather_splits<TILES>(args, work, sums, tile, stripes * SPMM_STRIPE)) {

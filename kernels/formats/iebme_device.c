@@ -32,6 +32,18 @@ struct chunk_shape {
     size_t mask_bytes;  /* 0 when dense */
 };
 
+/* The shapes that chunks of a layout can have: one, or of a mixed layout all, the ones that decode
+ * with fewer steps first. */
+enum { UNITS = 5 };
+struct chunk_shapes {
+    struct chunk_shape of[UNITS];
+    size_t count;
+    bool mixed;
+};
+
+static const enum espl_iebme_areas mixed_units[UNITS] = {
+    ESPL_IEBME_DENSE, ESPL_IEBME_2X2, ESPL_IEBME_2X1, ESPL_IEBME_1X2, ESPL_IEBME_1X1};
+
 static size_t best_slice(size_t cols)
 {
     const size_t padded = espl_ceil_div(cols, SLICE_SHORT) * SLICE_SHORT;
@@ -45,7 +57,7 @@ static const char *make_shape(size_t rows, size_t cols, enum espl_iebme_areas un
     size_t bytes = 0;
     if (unit != ESPL_IEBME_1X1 && unit != ESPL_IEBME_1X2 && unit != ESPL_IEBME_2X1 &&
         unit != ESPL_IEBME_2X2 && unit != ESPL_IEBME_DENSE) {
-        return "areas are 1x1, 1x2, 2x1, 2x2 or dense";
+        return "areas are 1x1, 1x2, 2x1, 2x2, dense or mixed";
     }
     if (slice != SLICE_LONG && slice != SLICE_SHORT) {
         return "slices have 512 or 256 columns";
@@ -68,6 +80,31 @@ static const char *make_shape(size_t rows, size_t cols, enum espl_iebme_areas un
         !espl_mul_size(shape->chunks, ESPL_IEBME_TILE_ROWS * slice, &bytes) ||
         bytes / ESPL_IEBME_DEVICE_UNIT > UINT32_MAX) {
         return "32-bit starts cannot reach it all";
+    }
+    return NULL;
+}
+
+static const char *make_shapes(size_t rows, size_t cols, enum espl_iebme_areas unit, size_t slice,
+                               struct chunk_shapes *shapes)
+{
+    const char *wrong = NULL;
+    shapes->mixed = unit == ESPL_IEBME_MIXED;
+    shapes->count = shapes->mixed ? UNITS : 1;
+    for (size_t u = 0; wrong == NULL && u < shapes->count; u++) {
+        wrong =
+            make_shape(rows, cols, shapes->mixed ? mixed_units[u] : unit, slice, &shapes->of[u]);
+    }
+    return wrong;
+}
+
+/* Of a chunk with this second word in the index; NULL: there is no such shape in the layout. */
+static const struct chunk_shape *shape_of(const struct chunk_shapes *shapes, uint32_t length)
+{
+    const uint32_t code = length >> ESPL_IEBME_DEVICE_LENGTH_BITS;
+    for (size_t u = 0; u < shapes->count; u++) {
+        if (code == (shapes->mixed ? (uint32_t)shapes->of[u].unit : 0)) {
+            return &shapes->of[u];
+        }
     }
     return NULL;
 }
@@ -205,36 +242,60 @@ static void write_lane(const struct chunk_shape *shape, const int8_t *panel, siz
     }
 }
 
+/* The second word of a chunk's index entry: the smallest shape, of equal ones the first. */
+static uint32_t length_word(const struct chunk_shapes *shapes, const int8_t *panel, size_t stride)
+{
+    const struct chunk_shape *best = &shapes->of[0];
+    size_t units = chunk_units(best, panel, stride);
+    for (size_t u = 1; u < shapes->count; u++) {
+        const size_t other = chunk_units(&shapes->of[u], panel, stride);
+        if (other < units) {
+            units = other;
+            best = &shapes->of[u];
+        }
+    }
+    return (uint32_t)units |
+           (shapes->mixed ? (uint32_t)best->unit << ESPL_IEBME_DEVICE_LENGTH_BITS : 0);
+}
+
+static void write_chunk(const struct chunk_shape *shape, const int8_t *panel, size_t stride,
+                        uint8_t *chunk)
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        if (shape->unit == ESPL_IEBME_DENSE) {
+            write_dense_lane(shape, panel, stride, lane, chunk);
+        } else {
+            write_lane(shape, panel, stride, lane, chunk);
+        }
+    }
+}
+
 /* Walks over all chunks; with data == NULL it only fills the index. Returns units in all. */
-static size_t walk_chunks(const struct espl_iebme_matrix *matrix, const struct chunk_shape *shape,
+static size_t walk_chunks(const struct espl_iebme_matrix *matrix, const struct chunk_shapes *shapes,
                           const size_t *starts, int8_t *panel, uint32_t *index, uint8_t *data)
 {
+    const struct chunk_shape *any = &shapes->of[0];
     const size_t decoded = espl_iebme_tile_cols(&matrix->layout) * ESPL_IEBME_TILE_COLS;
-    const size_t stride = shape->slices * shape->slice;
+    const size_t stride = any->slices * any->slice;
     int8_t *stripe_codes = panel + stride * ESPL_IEBME_TILE_ROWS;
     size_t units = 0;
     memset(panel, 0, stride * ESPL_IEBME_TILE_ROWS);
-    for (size_t stripe = 0; stripe < shape->stripes; stripe++) {
+    for (size_t stripe = 0; stripe < any->stripes; stripe++) {
         espl_iebme_decode_stripe(matrix, stripe, starts[stripe], stripe_codes);
         for (size_t r = 0; r < ESPL_IEBME_TILE_ROWS; r++) {
             memcpy(panel + r * stride, stripe_codes + r * decoded, decoded);
         }
-        for (size_t c = 0; c < shape->slices; c++) {
-            const int8_t *corner = panel + c * shape->slice;
-            uint32_t *entry = index + 2 * (stripe * shape->slices + c);
+        for (size_t c = 0; c < any->slices; c++) {
+            const int8_t *corner = panel + c * any->slice;
+            uint32_t *entry = index + 2 * (stripe * any->slices + c);
             entry[0] = (uint32_t)units;
             if (data == NULL) {
-                entry[1] = (uint32_t)chunk_units(shape, corner, stride);
+                entry[1] = length_word(shapes, corner, stride);
+            } else {
+                write_chunk(shape_of(shapes, entry[1]), corner, stride,
+                            data + units * ESPL_IEBME_DEVICE_UNIT);
             }
-            for (unsigned lane = 0; data != NULL && lane < LANES; lane++) {
-                uint8_t *chunk = data + units * ESPL_IEBME_DEVICE_UNIT;
-                if (shape->unit == ESPL_IEBME_DENSE) {
-                    write_dense_lane(shape, corner, stride, lane, chunk);
-                } else {
-                    write_lane(shape, corner, stride, lane, chunk);
-                }
-            }
-            units += entry[1];
+            units += espl_iebme_device_length(entry[1]);
         }
     }
     return units;
@@ -246,7 +307,7 @@ enum espl_status espl_iebme_device_encode(const struct espl_iebme_matrix *matrix
 {
     const struct espl_iebme_layout *layout = &matrix->layout;
     struct espl_iebme_device made = {.rows = layout->rows, .cols = layout->cols, .unit = unit};
-    struct chunk_shape shape = {.stripes = 0};
+    struct chunk_shapes shapes = {.count = 0};
     size_t *starts = NULL;
     int8_t *panel = NULL;
     const char *wrong = NULL;
@@ -259,22 +320,22 @@ enum espl_status espl_iebme_device_encode(const struct espl_iebme_matrix *matrix
     if (status != ESPL_OK) {
         goto cleanup;
     }
-    wrong = make_shape(layout->rows, layout->cols, unit, made.slice, &shape);
+    wrong = make_shapes(layout->rows, layout->cols, unit, made.slice, &shapes);
     if (wrong != NULL) {
         status = fail_shape(layout->rows, layout->cols, wrong, err);
         goto cleanup;
     }
-    made.chunks = shape.chunks;
-    starts = malloc(shape.stripes * sizeof *starts);
+    made.chunks = shapes.of[0].chunks;
+    starts = malloc(shapes.of[0].stripes * sizeof *starts);
     made.index = malloc(made.chunks * 2 * sizeof *made.index);
-    panel = malloc(2 * ESPL_IEBME_TILE_ROWS * shape.slices * shape.slice);
+    panel = malloc(2 * ESPL_IEBME_TILE_ROWS * shapes.of[0].slices * made.slice);
     if (starts == NULL || made.index == NULL || panel == NULL) {
         status = espl_fail(err, ESPL_E_NOMEM, "out of memory for a device layout");
         goto cleanup;
     }
     espl_iebme_stripe_starts(matrix, starts);
     made.data_bytes =
-        walk_chunks(matrix, &shape, starts, panel, made.index, NULL) * ESPL_IEBME_DEVICE_UNIT +
+        walk_chunks(matrix, &shapes, starts, panel, made.index, NULL) * ESPL_IEBME_DEVICE_UNIT +
         ESPL_IEBME_DEVICE_TAIL;
     made.data = aligned_alloc(ESPL_IEBME_DEVICE_UNIT, made.data_bytes);
     if (made.data == NULL) {
@@ -283,7 +344,7 @@ enum espl_status espl_iebme_device_encode(const struct espl_iebme_matrix *matrix
         goto cleanup;
     }
     memset(made.data, 0, made.data_bytes);
-    (void)walk_chunks(matrix, &shape, starts, panel, made.index, made.data); /* size known */
+    (void)walk_chunks(matrix, &shapes, starts, panel, made.index, made.data); /* size known */
     *device = made;
     made = (struct espl_iebme_device){.index = NULL};
 
@@ -343,11 +404,16 @@ static enum espl_status fail_chunk(size_t chunk, const char *what, struct espl_e
 }
 
 static enum espl_status read_chunk(const struct espl_iebme_device *device,
-                                   const struct chunk_shape *shape, size_t c, int8_t *panel,
+                                   const struct chunk_shapes *shapes, size_t c, int8_t *panel,
                                    struct espl_error *err)
 {
+    const uint32_t word = device->index[2 * c + 1];
+    const struct chunk_shape *shape = shape_of(shapes, word);
+    if (shape == NULL) {
+        return fail_chunk(c, "has unknown areas", err);
+    }
     const size_t start = (size_t)device->index[2 * c] * ESPL_IEBME_DEVICE_UNIT;
-    const size_t length = (size_t)device->index[2 * c + 1] * ESPL_IEBME_DEVICE_UNIT;
+    const size_t length = (size_t)espl_iebme_device_length(word) * ESPL_IEBME_DEVICE_UNIT;
     const size_t limit = device->data_bytes - ESPL_IEBME_DEVICE_TAIL;
     const size_t smallest = shape->unit == ESPL_IEBME_DENSE
                                 ? ESPL_IEBME_TILE_ROWS * shape->slice / 2
@@ -375,28 +441,30 @@ static enum espl_status read_chunk(const struct espl_iebme_device *device,
 enum espl_status espl_iebme_device_decode(const struct espl_iebme_device *device, int8_t *codes,
                                           struct espl_error *err)
 {
-    struct chunk_shape shape = {.stripes = 0};
+    struct chunk_shapes shapes = {.count = 0};
     int8_t panel[ESPL_IEBME_TILE_ROWS * SLICE_LONG];
-    const char *wrong = make_shape(device->rows, device->cols, device->unit, device->slice, &shape);
+    const char *wrong =
+        make_shapes(device->rows, device->cols, device->unit, device->slice, &shapes);
+    const struct chunk_shape *any = &shapes.of[0];
     if (wrong != NULL) {
         return fail_shape(device->rows, device->cols, wrong, err);
     }
-    if (device->chunks != shape.chunks || device->data_bytes < ESPL_IEBME_DEVICE_TAIL) {
+    if (device->chunks != any->chunks || device->data_bytes < ESPL_IEBME_DEVICE_TAIL) {
         return espl_fail(err, ESPL_E_CORRUPT,
                          "%zu chunks and %zu bytes are no device layout of %zu x %zu",
                          device->chunks, device->data_bytes, device->rows, device->cols);
     }
     for (size_t c = 0; c < device->chunks; c++) {
-        const enum espl_status status = read_chunk(device, &shape, c, panel, err);
+        const enum espl_status status = read_chunk(device, &shapes, c, panel, err);
         if (status != ESPL_OK) {
             return status;
         }
-        const size_t first_row = c / shape.slices * ESPL_IEBME_TILE_ROWS;
-        const size_t first_col = c % shape.slices * shape.slice;
+        const size_t first_row = c / any->slices * ESPL_IEBME_TILE_ROWS;
+        const size_t first_col = c % any->slices * any->slice;
         const size_t left = device->cols - first_col;
-        const size_t width = left < shape.slice ? left : shape.slice;
+        const size_t width = left < any->slice ? left : any->slice;
         for (size_t r = 0; r < ESPL_IEBME_TILE_ROWS && first_row + r < device->rows; r++) {
-            memcpy(codes + (first_row + r) * device->cols + first_col, panel + r * shape.slice,
+            memcpy(codes + (first_row + r) * device->cols + first_col, panel + r * any->slice,
                    width);
         }
     }

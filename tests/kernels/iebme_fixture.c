@@ -25,6 +25,26 @@ int8_t *fixture_codes(struct espl_rng *rng, size_t rows, size_t cols, unsigned b
     return codes;
 }
 
+int8_t *fixture_patchwork(struct espl_rng *rng, size_t rows, size_t cols)
+{
+    int8_t *codes = fixture_codes(rng, rows, cols, 4, 0.0);
+    const uint64_t key = espl_rng_below(rng, UINT64_MAX);
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < cols; c++) {
+            const size_t kind = (r / 16 + c / 512) % 5;
+            const bool row_pairs = kind == 2 || kind == 3; /* rows g and g + 8 alike */
+            const bool column_pairs = kind == 1 || kind == 3;
+            const size_t row = row_pairs ? r / 16 * 16 + r % 8 : r;
+            const size_t column = column_pairs ? c / 64 * 64 + c % 32 : c;
+            struct espl_rng coin = espl_rng_stream(key, "patchwork", row * cols + column);
+            if (kind != 4 && espl_rng_unit(&coin) < 0.5) {
+                codes[r * cols + c] = 0;
+            }
+        }
+    }
+    return codes;
+}
+
 uint64_t fixture_order(struct espl_rng *rng)
 {
     uint8_t rows[ESPL_IEBME_TILE_ROWS];

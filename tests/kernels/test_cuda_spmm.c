@@ -147,9 +147,26 @@ static const struct form {
     enum espl_iebme_areas unit;
 } forms[] = {
     {"1x1", ESPL_IEBME_1X1}, {"1x2", ESPL_IEBME_1X2},     {"2x1", ESPL_IEBME_2X1},
-    {"2x2", ESPL_IEBME_2X2}, {"dense", ESPL_IEBME_DENSE},
+    {"2x2", ESPL_IEBME_2X2}, {"dense", ESPL_IEBME_DENSE}, {"mixed", ESPL_IEBME_MIXED},
 };
-enum { FORMS = sizeof forms / sizeof forms[0], SLICE = 512 };
+enum { SLICE = 512 };
+
+/* The instruction that ESPL_TEST_INSTRUCTION names, int8 or int4, else the automatic one: a build
+ * for virtual architecture 8.0 shows the sums of INT4 on devices that have no such instruction. */
+static enum espl_cuda_instruction wanted_instruction(void)
+{
+    const char *text = getenv("ESPL_TEST_INSTRUCTION");
+    return text == NULL                ? ESPL_CUDA_INSTRUCTION_AUTOMATIC
+           : strcmp(text, "int4") == 0 ? ESPL_CUDA_INSTRUCTION_INT4
+                                       : ESPL_CUDA_INSTRUCTION_INT8;
+}
+
+/* INT4 has all but the last, mixed areas. */
+static size_t form_count(void)
+{
+    const size_t count = sizeof forms / sizeof forms[0];
+    return wanted_instruction() == ESPL_CUDA_INSTRUCTION_INT4 ? count - 1 : count;
+}
 
 static struct espl_cuda_matrix *upload_form(const struct product *p, const struct form *form)
 {
@@ -171,16 +188,6 @@ static struct espl_cuda_matrix *upload_form(const struct product *p, const struc
     return out;
 }
 
-/* The instruction that ESPL_TEST_INSTRUCTION names, int8 or int4, else the automatic one: a build
- * for virtual architecture 8.0 shows the sums of INT4 on devices that have no such instruction. */
-static enum espl_cuda_instruction wanted_instruction(void)
-{
-    const char *text = getenv("ESPL_TEST_INSTRUCTION");
-    return text == NULL                ? ESPL_CUDA_INSTRUCTION_AUTOMATIC
-           : strcmp(text, "int4") == 0 ? ESPL_CUDA_INSTRUCTION_INT4
-                                       : ESPL_CUDA_INSTRUCTION_INT8;
-}
-
 static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
                        const struct espl_cuda_spmm_choice *cut, size_t tokens, const char *what)
 {
@@ -197,7 +204,7 @@ static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
 
 static void try_all_forms(struct product *p, size_t tokens)
 {
-    for (size_t f = 0; f < FORMS; f++) {
+    for (size_t f = 0; f < form_count(); f++) {
         struct espl_cuda_matrix *matrix = upload_form(p, &forms[f]);
         try_matrix(p, matrix, NULL, tokens, forms[f].name);
         espl_cuda_matrix_destroy(matrix);
@@ -274,6 +281,27 @@ static void test_uneven__full_and_empty_chunks(void **state)
     free_product(&p);
 }
 
+/* Chunks of all five forms in one matrix, in turns of warps and stages of rings that mix them. */
+static void test_mixed__chunks_of_all_forms(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {{16, 2560, 8}, {700, 3000, 1}, {2300, 4700, 19}};
+    struct espl_rng rng = espl_rng_stream(30, "cuda-spmm", 0);
+    if (!cuda_has_device()) {
+        skip();
+    }
+    for (size_t i = 0; i < (cuda_small() ? 2 : sizeof shapes / sizeof shapes[0]); i++) {
+        const size_t tokens = shapes[i][2];
+        struct product p;
+        make_product(&rng, shapes[i][0], shapes[i][1], tokens, 4, 0.5, &p);
+        free(p.codes);
+        p.codes = fixture_patchwork(&rng, p.rows, p.cols);
+        compute_expected(&p);
+        try_all_forms(&p, tokens);
+        free_product(&p);
+    }
+}
+
 static void test_bits__2_3_and_4_dense(void **state)
 {
     (void)state;
@@ -316,7 +344,7 @@ static void test_cuts__do_not_change_the_result(void **state)
     for (size_t tokens = 7; tokens <= 27; tokens += 10) {
         struct product p;
         make_product(&rng, cuda_small() ? SMALL_ROWS : CUT_ROWS, 2600, tokens, 4, 0.5, &p);
-        for (size_t f = 0; f < FORMS; f++) {
+        for (size_t f = 0; f < form_count(); f++) {
             struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
             for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
                 struct espl_cuda_spmm_choice cut = cuts[i];
@@ -373,7 +401,7 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
     }
     make_product(&rng, 1500, 3072, 8, 4, 0.5, &p);
     cuda_load_open(&load);
-    for (size_t f = 0; f < FORMS; f++) {
+    for (size_t f = 0; f < form_count(); f++) {
         repeat_form(&p, &forms[f], launches, &load);
     }
     cuda_load_close(&load);
@@ -392,14 +420,17 @@ static void test_int4__exact_or_refused(void **state)
         skip();
     }
     make_product(&rng, 40, 1100, 9, 4, 0.5, &p);
-    for (size_t f = 0; f < FORMS; f++) {
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+        const bool mixed = forms[f].unit == ESPL_IEBME_MIXED;
         struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
         struct espl_cuda_spmm *spmm = NULL;
         if (espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err) == ESPL_OK) {
+            assert_false(mixed);
             assert_int_equal(espl_cuda_spmm_chosen(spmm).instruction, ESPL_CUDA_INSTRUCTION_INT4);
             run_once(&p, spmm, p.tokens, forms[f].name);
         } else {
-            assert_non_null(strstr(err.message, "no INT4 matrix instruction on a device"));
+            assert_non_null(strstr(err.message, mixed ? "not those of mixed areas"
+                                                      : "no INT4 matrix instruction on a device"));
         }
         espl_cuda_spmm_destroy(spmm);
         espl_cuda_matrix_destroy(matrix);
@@ -450,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_tokens__every_number),
         cmocka_unit_test(test_sparsity__none_to_all),
         cmocka_unit_test(test_uneven__full_and_empty_chunks),
+        cmocka_unit_test(test_mixed__chunks_of_all_forms),
         cmocka_unit_test(test_bits__2_3_and_4_dense),
         cmocka_unit_test(test_cuts__do_not_change_the_result),
         cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),

@@ -190,11 +190,51 @@ static void test_sizes__as_the_prototype_measured(void **state)
     }
 }
 
+/* Each chunk in the form that was made for it, and in the bytes that this form takes alone. */
+static void test_mixed__each_chunk_in_its_smallest_form(void **state)
+{
+    (void)state;
+    static const enum espl_iebme_areas kinds[5] = {ESPL_IEBME_1X1, ESPL_IEBME_1X2, ESPL_IEBME_2X1,
+                                                   ESPL_IEBME_2X2, ESPL_IEBME_DENSE};
+    enum { STRIPES = 3, SLICES = 5, ROWS = STRIPES * 16, COLS = SLICES * 512 };
+    struct espl_rng rng = espl_rng_stream(13, "device-mixed", 0);
+    struct espl_iebme_device mixed = {.index = NULL};
+    struct espl_iebme_device alone[5] = {{.index = NULL}};
+    int8_t *codes = fixture_patchwork(&rng, ROWS, COLS);
+    int8_t *decoded = malloc(ROWS * COLS);
+    assert_non_null(decoded);
+    encode_device(codes, ROWS, COLS, ESPL_IEBME_MIXED, 0, &mixed);
+    for (size_t k = 0; k < 5; k++) {
+        encode_device(codes, ROWS, COLS, kinds[k], 0, &alone[k]);
+    }
+    for (size_t c = 0; c < STRIPES * SLICES; c++) {
+        const size_t k = (c / SLICES + c % SLICES) % 5;
+        const uint32_t word = mixed.index[2 * c + 1];
+        assert_int_equal(word >> 24, kinds[k]);
+        assert_int_equal(word & 0xFFFFFF, alone[k].index[2 * c + 1]);
+        assert_int_equal(espl_iebme_device_length(word), word & 0xFFFFFF);
+        assert_memory_equal(mixed.data + (size_t)mixed.index[2 * c] * 128,
+                            alone[k].data + (size_t)alone[k].index[2 * c] * 128,
+                            (size_t)(word & 0xFFFFFF) * 128);
+    }
+    assert_int_equal(espl_iebme_device_decode(&mixed, decoded, NULL), ESPL_OK);
+    assert_memory_equal(decoded, codes, ROWS * COLS);
+    mixed.index[7] = (mixed.index[7] & 0xFFFFFF) | 5u << 24; /* 2x4 */
+    assert_int_equal(espl_iebme_device_decode(&mixed, decoded, NULL), ESPL_E_CORRUPT);
+    for (size_t k = 0; k < 5; k++) {
+        espl_iebme_device_free(&alone[k]);
+    }
+    espl_iebme_device_free(&mixed);
+    free(decoded);
+    free(codes);
+}
+
 static void test_round_trip__back_to_the_canonical_bytes(void **state)
 {
     (void)state;
-    static const enum espl_iebme_areas units[5] = {ESPL_IEBME_1X1, ESPL_IEBME_1X2, ESPL_IEBME_2X1,
-                                                   ESPL_IEBME_2X2, ESPL_IEBME_DENSE};
+    static const enum espl_iebme_areas units[6] = {ESPL_IEBME_1X1,   ESPL_IEBME_1X2,
+                                                   ESPL_IEBME_2X1,   ESPL_IEBME_2X2,
+                                                   ESPL_IEBME_DENSE, ESPL_IEBME_MIXED};
     static const size_t slices[3] = {0, 256, 512};
     struct espl_rng rng = espl_rng_stream(11, "device-round-trip", 0);
     for (unsigned n = 0; n < 300; n++) {
@@ -213,7 +253,7 @@ static void test_round_trip__back_to_the_canonical_bytes(void **state)
         assert_non_null(decoded);
         fixture_encode(codes, &layout, orders, &plan, &matrix);
         assert_int_equal(
-            espl_iebme_device_encode(&matrix, units[n % 5], slices[n / 5 % 3], &device, NULL),
+            espl_iebme_device_encode(&matrix, units[n % 6], slices[n / 6 % 3], &device, NULL),
             ESPL_OK);
         assert_int_equal((uintptr_t)device.data % 128, 0);
         memset(decoded, 99, layout.rows * layout.cols);
@@ -242,7 +282,9 @@ static void test_decode__refuses_damage(void **state)
     for (unsigned n = 0; n < 3000; n++) {
         struct espl_iebme_device device = {.index = NULL};
         int8_t codes[20 * 300];
-        const enum espl_iebme_areas unit = n % 2 != 0 ? ESPL_IEBME_1X1 : ESPL_IEBME_1X2;
+        const enum espl_iebme_areas unit = n % 5 == 0   ? ESPL_IEBME_MIXED
+                                           : n % 2 != 0 ? ESPL_IEBME_1X1
+                                                        : ESPL_IEBME_1X2;
         fixture_fill_codes(&rng, codes, sizeof codes, 4, 0.5);
         encode_device(codes, 20, 300, unit, 256, &device);
         if (n % 3 == 0) {
@@ -295,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_2x2__bytes_as_documented),
         cmocka_unit_test(test_dense__bytes_as_documented),
         cmocka_unit_test(test_sizes__as_the_prototype_measured),
+        cmocka_unit_test(test_mixed__each_chunk_in_its_smallest_form),
         cmocka_unit_test(test_round_trip__back_to_the_canonical_bytes),
         cmocka_unit_test(test_decode__refuses_damage),
         cmocka_unit_test(test_encode__refuses),

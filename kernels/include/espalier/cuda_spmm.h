@@ -29,7 +29,7 @@ enum {
 /** Weights on the device, immutable. */
 struct espl_cuda_matrix;
 
-/** From the device layout of an encoded matrix: 1x1, 1x2, 2x1 or 2x2 with slices of 512.
+/** From the device layout of an encoded matrix: 1x1, 1x2, 2x1, 2x2 or mixed, slices of 512.
  *  Errors: UNSUPPORTED for another layout, too many columns or no CUDA; NOMEM, MACHINE. */
 enum espl_status espl_cuda_matrix_create_iebme(const struct espl_iebme_device *layout,
                                                struct espl_cuda_matrix **out,
@@ -45,8 +45,8 @@ void espl_cuda_matrix_destroy(struct espl_cuda_matrix *matrix);
 /** Bytes that a product reads: data and index, padding included. */
 uint64_t espl_cuda_matrix_bytes(const struct espl_cuda_matrix *matrix);
 
-/** What multiplies. INT8 is there on all devices. INT4 is for plain 4-bit weights on devices of
- *  compute capability 8.0 to 8.9, where it is the automatic choice. */
+/** What multiplies. INT8 is there on all devices. INT4 is for plain 4-bit weights of one form on
+ *  devices of compute capability 8.0 to 8.9, where it is the automatic choice. */
 enum espl_cuda_instruction {
     ESPL_CUDA_INSTRUCTION_AUTOMATIC = 0,
     ESPL_CUDA_INSTRUCTION_INT8 = 1,

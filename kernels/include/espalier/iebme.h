@@ -159,24 +159,34 @@ static inline size_t espl_iebme_stripes(const struct espl_iebme_layout *layout)
 enum {
     ESPL_IEBME_DEVICE_UNIT = 128, /* bytes that starts and lengths count; alignment of chunks */
     ESPL_IEBME_DEVICE_TAIL = 256, /* readable zero bytes after the last chunk */
-    ESPL_IEBME_DEVICE_LANES = 32
+    ESPL_IEBME_DEVICE_LANES = 32,
+    ESPL_IEBME_DEVICE_LENGTH_BITS = 24 /* of the second word of an index entry */
 };
 
 /** Chunked, in the order in which a warp reads it; INT4. */
 struct espl_iebme_device {
     size_t rows;
     size_t cols;
-    enum espl_iebme_areas unit; /* 1x1, 1x2, 2x1, 2x2 or dense */
+    enum espl_iebme_areas unit; /* 1x1, 1x2, 2x1, 2x2, dense, or mixed: each chunk one of them */
     size_t slice;               /* columns of a chunk: 512 or 256 */
     size_t chunks;              /* ceil(rows / 16) * ceil(cols / slice), stripe-major */
-    uint32_t *index;            /* (chunks, 2): start and length in 128-byte units */
-    uint8_t *data;              /* data_bytes, 128-byte aligned */
-    size_t data_bytes;          /* chunks and the tail */
+    /* (chunks, 2): start and length in 128-byte units; of a mixed layout, the bits of the length
+     * from ESPL_IEBME_DEVICE_LENGTH_BITS on are the chunk's areas. */
+    uint32_t *index;
+    uint8_t *data;     /* data_bytes, 128-byte aligned */
+    size_t data_bytes; /* chunks and the tail */
 };
 
-/** slice: 512, 256 or 0 (512 unless that adds padding to cols). The matrix must hold 4-bit codes;
- *  its areas and permutation do not matter. Allocates *device; espl_iebme_device_free() frees.
- *  Errors: UNSUPPORTED, NOMEM, and those of espl_iebme_check(). */
+/** Units of a chunk from the second word of its index entry. */
+static inline uint32_t espl_iebme_device_length(uint32_t word)
+{
+    return word & ((UINT32_C(1) << ESPL_IEBME_DEVICE_LENGTH_BITS) - 1);
+}
+
+/** unit mixed: every chunk in its smallest form. slice: 512, 256 or 0 (512 unless that adds padding
+ * to cols). The matrix must hold 4-bit codes; its areas and permutation do not matter. Allocates
+ * *device; espl_iebme_device_free() frees. Errors: UNSUPPORTED, NOMEM, and those of
+ * espl_iebme_check(). */
 enum espl_status espl_iebme_device_encode(const struct espl_iebme_matrix *matrix,
                                           enum espl_iebme_areas unit, size_t slice,
                                           struct espl_iebme_device *device, struct espl_error *err);
