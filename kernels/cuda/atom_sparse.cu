@@ -250,6 +250,19 @@ multiply_chunks(const atom_args &args, const warp_work &mine, index_window &inde
     }
 }
 
+__device__ __forceinline__ void fill_ring(const spmm_args &args, const warp_work &mine,
+                                          const index_window &index, chunk_ring &ring,
+                                          unsigned lane)
+{
+#pragma unroll 1
+    for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
+        (void)put_entry(args, index, s, ring, lane);
+    }
+}
+
+/* What is needed first, x, scales, outliers and bias, is read before the first chunks are asked
+ * for: see fetch_first() in spmm_sparse_kernel.cuh. A kernel that starts before they have been
+ * written asks for its chunks while it waits. */
 template <espl_iebme_areas UNIT, int TILES, bool FINE>
 __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     atom_sparse_kernel(const __grid_constant__ atom_args args)
@@ -270,23 +283,23 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     ring.barriers = spmm_shared_address(barriers) + warp * args.spmm.stages * BARRIER_BYTES;
     ring.stage_bytes = args.spmm.stage_bytes;
     ring.stages = args.spmm.stages;
-    if (warp < rings_used) {
-        ring_init(ring, lane);
-    }
     spmm_let_successor_start();
     for (unsigned tile = work.first_stripe; tile < work.end_stripe;
          tile += args.spmm.tile_stripes) {
         const unsigned stripes = min(args.spmm.tile_stripes, work.end_stripe - tile);
         const warp_work mine = warp_work_of(args.spmm, work, warp, tile, stripes);
-        prefetch_rows(args, tile + warp / TILES, lane);
         index_window index;
         index.now = index_entry(args.spmm, mine, lane);
+        prefetch_rows(args, tile + warp / TILES, lane);
+        if (tile == work.first_stripe && warp < rings_used) {
+            ring_init(ring, lane);
+        }
         index.next = index_entry(args.spmm, mine, SPMM_WARP + lane);
         if (tile == work.first_stripe) {
             build_table<typename chunk_masks<UNIT>::table>(shared);
         }
-        for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
-            (void)put_chunk(args.spmm, mine, index, ring, s, lane);
+        if (args.spmm.x_ready == 0) {
+            fill_ring(args.spmm, mine, index, ring, lane);
         }
         slice_activations<TILES> x = {};
         chunk_sums<TILES> sums = {
@@ -301,6 +314,9 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
 #pragma unroll 1
         for (bool done = false;; done = true) {
             atom_sweep<TILES>(args, work, sums, tile, stripes, done);
+            if (!done && args.spmm.x_ready != 0) {
+                fill_ring(args.spmm, mine, index, ring, lane);
+            }
             __syncthreads();
             if (done) {
                 break;

@@ -47,6 +47,7 @@ struct spmm_args {
     unsigned tile_stripes; /* stripes whose sums have room in shared memory */
     unsigned stage_bytes;  /* sparse: room of a chunk */
     unsigned stages;
+    unsigned x_ready; /* the kernel does not start before x has been written */
 };
 
 /* Bytes of the sums of a tile in shared memory. */

@@ -57,11 +57,10 @@ __device__ __forceinline__ void ring_init(chunk_ring &ring, unsigned lane)
 {
     ring.write_stage = ring.read_stage = ring.parity = 0;
 #if __CUDA_ARCH__ >= 900
-    if (lane == 0) {
-        for (unsigned s = 0; s < ring.stages; s++) {
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(ring.barriers + 8 * s)
-                         : "memory");
-        }
+    if (lane <
+        ring.stages) { /* a loop over stages would be unrolled into hundreds of instructions */
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(ring.barriers + 8 * lane)
+                     : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();

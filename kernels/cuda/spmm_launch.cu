@@ -286,6 +286,7 @@ enum espl_status spmm_launch(const struct espl_cuda_spmm *spmm, void *args, size
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &attribute;
     config.numAttrs = overlap && spmm->can_overlap ? 1 : 0;
+    static_cast<struct spmm_args *>(args)->x_ready = config.numAttrs == 0 ? 1 : 0;
     void *parameters[] = {args};
     return espl_cuda_check(cudaLaunchKernelExC(&config, spmm->kernel, parameters),
                            "cannot launch an SpMM kernel", err);

@@ -9,7 +9,9 @@
 
 enum { SPARSE_BLOCKS = SPMM_SLICE / 32 };
 
-/* The chunks that one warp does: some slices, each for `count` stripes. */
+/* The chunks that one warp does: some slices, each for `count` stripes. What finds them comes
+ * before the first look into memory: short code, without divisions and unrolled loops, since every
+ * line of instructions must itself be fetched. */
 struct warp_work {
     unsigned first_stripe;
     unsigned stripe_step;
@@ -26,6 +28,7 @@ __device__ __forceinline__ warp_work warp_work_of(const spmm_args &args, const s
     warp_work w;
     unsigned row = 0;
     unsigned column = warp;
+#pragma unroll 1
     while (column >= args.window) {
         column -= args.window;
         row++;
@@ -33,6 +36,7 @@ __device__ __forceinline__ warp_work warp_work_of(const spmm_args &args, const s
     w.first_stripe = tile + row;
     w.stripe_step = args.window_rows;
     w.count = 0;
+#pragma unroll 1
     for (unsigned stripe = row; row < args.window_rows && stripe < stripes;
          stripe += args.window_rows) {
         w.count++;
@@ -40,6 +44,7 @@ __device__ __forceinline__ warp_work warp_work_of(const spmm_args &args, const s
     w.first_slice = work.first + column;
     w.slice_step = args.window;
     w.total = 0;
+#pragma unroll 1
     for (unsigned slice = w.first_slice; slice < work.end; slice += w.slice_step) {
         w.total += w.count;
     }
@@ -58,30 +63,42 @@ __device__ __forceinline__ uint2 index_entry(const spmm_args &args, const warp_w
     if (item >= w.total) {
         return make_uint2(0, 0);
     }
-    const unsigned pass = item / w.count;
-    const unsigned stripe = w.first_stripe + (item - pass * w.count) * w.stripe_step;
-    const unsigned slice = w.first_slice + pass * w.slice_step;
+    unsigned slice = w.first_slice;
+#pragma unroll 1
+    while (item >= w.count) {
+        item -= w.count;
+        slice += w.slice_step;
+    }
+    const unsigned stripe = w.first_stripe + item * w.stripe_step;
     return __ldg(args.index + (size_t)stripe * args.depth + slice);
 }
 
-/* Starts the copy of a chunk; returns the second word of its index entry. MIXED: that has more in
- * it than the length. */
+/* Starts the copy of the chunk whose entry lane `place` of the index window holds; returns the
+ * second word of the entry. MIXED: that has more in it than the length. */
 template <bool MIXED = false>
-__device__ __forceinline__ unsigned put_chunk(const spmm_args &args, const warp_work &w,
-                                              index_window &index, chunk_ring &ring, unsigned item,
-                                              unsigned lane)
+__device__ __forceinline__ unsigned put_entry(const spmm_args &args, const index_window &index,
+                                              unsigned place, chunk_ring &ring, unsigned lane)
 {
-    const unsigned place = item % SPMM_WARP;
-    if (place == 0 && item != 0) {
-        index.now = index.next;
-        index.next = index_entry(args, w, item + SPMM_WARP + lane);
-    }
     const unsigned start = __shfl_sync(0xFFFFFFFFu, index.now.x, place);
     const unsigned word = __shfl_sync(0xFFFFFFFFu, index.now.y, place);
     const unsigned length = MIXED ? word & ((1u << ESPL_IEBME_DEVICE_LENGTH_BITS) - 1) : word;
     ring_put(ring, args.data + (size_t)start * ESPL_IEBME_DEVICE_UNIT,
              length * ESPL_IEBME_DEVICE_UNIT, lane);
     return word;
+}
+
+/* The same for chunk `item` of a warp, not one of the first, which come from the first window. */
+template <bool MIXED = false>
+__device__ __forceinline__ unsigned put_chunk(const spmm_args &args, const warp_work &w,
+                                              index_window &index, chunk_ring &ring, unsigned item,
+                                              unsigned lane)
+{
+    const unsigned place = item % SPMM_WARP;
+    if (place == 0) {
+        index.now = index.next;
+        index.next = index_entry(args, w, item + SPMM_WARP + lane);
+    }
+    return put_entry<MIXED>(args, index, place, ring, lane);
 }
 
 /* The compiler would rather keep the packed word and expand it again for every chunk. */

@@ -64,6 +64,26 @@ multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &inde
     }
 }
 
+/* What a block reads before its first product. While all multiprocessors fetch chunks as fast as
+ * they can, whatever else is read waits in the same queues for microseconds: so activations come
+ * first, unless they are still being written, and chunks as soon as the index is there. */
+template <class FORM>
+__device__ __forceinline__ void fetch_first(const spmm_args &args, const warp_work &mine,
+                                            index_window &index, chunk_ring &ring,
+                                            stage_areas<FORM::MIXED> &areas, unsigned lane,
+                                            uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
+{
+    if (args.x_ready != 0 && mine.total != 0) {
+        load_activations<FORM::TILES>(args, mine.first_slice, lane, packed);
+    }
+#pragma unroll 1
+    for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
+        const unsigned stage = ring.write_stage;
+        areas.put(stage, put_entry<FORM::MIXED>(args, index, s, ring, lane));
+    }
+    index.next = index_entry(args, mine, SPMM_WARP + lane);
+}
+
 template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_args &args)
 {
     constexpr int TILES = FORM::TILES;
@@ -82,33 +102,31 @@ template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_
     ring.barriers = spmm_shared_address(barriers) + warp * args.stages * 8;
     ring.stage_bytes = args.stage_bytes;
     ring.stages = args.stages;
-    if (warp < rings_used) {
-        ring_init(ring, lane);
-    }
     spmm_let_successor_start();
     for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
         const unsigned stripes = min(args.tile_stripes, work.end_stripe - tile);
         const warp_work mine = warp_work_of(args, work, warp, tile, stripes);
         index_window index;
         index.now = index_entry(args, mine, lane);
-        index.next = index_entry(args, mine, SPMM_WARP + lane);
-        if (tile == work.first_stripe) {
-            build_table<typename FORM::table>(shared);
+        if (tile == work.first_stripe && warp < rings_used) {
+            ring_init(ring, lane);
         }
         stage_areas<FORM::MIXED> areas;
-        for (unsigned s = 0; s < ring.stages && mine.total != 0; s++) {
-            const unsigned stage = ring.write_stage;
-            areas.put(stage, put_chunk<FORM::MIXED>(args, mine, index, ring, s, lane));
-        }
         uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
-        spmm_wait_for_predecessor();
-        if (mine.total != 0) {
-            load_activations<TILES>(args, mine.first_slice, lane, packed);
-        }
+        fetch_first<FORM>(args, mine, index, ring, areas, lane, packed);
 #pragma unroll 1
         for (bool done = false;; done = true) {
             spmm_sweep<TILES, FORM::X_SHIFT, FORM::SHIFT, false>(args, work, sums, tile, stripes,
                                                                  done);
+            if (!done) {
+                if (tile == work.first_stripe) {
+                    build_table<typename FORM::table>(shared);
+                }
+                spmm_wait_for_predecessor();
+                if (args.x_ready == 0 && mine.total != 0) {
+                    load_activations<TILES>(args, mine.first_slice, lane, packed);
+                }
+            }
             __syncthreads();
             if (done) {
                 break;
