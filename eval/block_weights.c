@@ -1,7 +1,7 @@
 /* Weights of one decoder block: loading and replacing them. */
 #include "core/checked.h"
 #include "eval/linear.h"
-#include "model/iebme_linear.h"
+#include "model/quantised.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,8 @@ static enum espl_status load_linear(struct espl_forward *forward, struct espl_bl
         return espl_layer_weights_load(&block->parts[role], forward->model, layer, role, false,
                                        err);
     }
-    enum espl_status status = espl_iebme_linear_read(forward->model, layer, role, &linear, err);
+    enum espl_status status =
+        espl_quant_linear_read_stored(forward->model, layer, role, &linear, err);
     if (status == ESPL_OK) {
         status = espl_block_set_quantised(forward, block, role, scheme, &linear, err);
     }

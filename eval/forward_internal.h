@@ -20,7 +20,7 @@ struct espl_coded_linear {
 
 static inline bool espl_coded_is_present(const struct espl_coded_linear *coded)
 {
-    return coded->linear.codes != NULL || coded->linear.encoded != NULL;
+    return coded->linear.codes != NULL || coded->linear.encoded != NULL || coded->linear.nm != NULL;
 }
 
 struct espl_block {

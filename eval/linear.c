@@ -1,6 +1,7 @@
 #include "eval/linear.h"
 
 #include "core/checked.h"
+#include "eval/packed_linear.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,10 @@ static enum espl_status multiply(struct espl_forward *forward, const struct espl
                                  const struct espl_quant_linear *linear, float *y,
                                  struct espl_error *err)
 {
+    if (linear->nm != NULL) {
+        return espl_packed_multiply(forward->backend, linear, codes, shape->tokens,
+                                    (int32_t *)(void *)y, y, err);
+    }
     if (linear->encoded != NULL) {
         const struct espl_iebme_weights weights = {linear->encoded, linear->scales,
                                                    linear->outlier_codes, linear->outlier_scales,

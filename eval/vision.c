@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "eval/vision_internal.h"
+#include "eval/vision_packed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,8 +70,12 @@ static enum espl_status load_block(struct espl_vision *vision, uint64_t number,
     espl_vision_get_place(&vision->config, number, &block->place);
     for (size_t i = 0; status == ESPL_OK && i < sizeof block_roles / sizeof block_roles[0]; i++) {
         const enum espl_role role = block_roles[i];
-        status = espl_layer_weights_load(&block->parts[role], vision->model, (int64_t)number, role,
-                                         true, err);
+        bool packed = false;
+        status = espl_vision_load_packed(vision, number, role, &packed, err);
+        if (status == ESPL_OK && !packed) {
+            status = espl_layer_weights_load(&block->parts[role], vision->model, (int64_t)number,
+                                             role, true, err);
+        }
     }
     if (status == ESPL_OK) {
         status = espl_vision_make_tables(&vision->config, block, err);
@@ -156,6 +161,7 @@ void espl_vision_destroy(struct espl_vision *vision)
     for (uint64_t b = 0; vision->blocks != NULL && b < vision->config.layers; b++) {
         for (size_t role = 0; role < ESPL_ROLE_COUNT; role++) {
             espl_layer_weights_free(&vision->blocks[b].parts[role]);
+            espl_quant_linear_free(&vision->blocks[b].packed[role]);
         }
         free(vision->blocks[b].rows);
         free(vision->blocks[b].bias);
@@ -169,6 +175,8 @@ void espl_vision_destroy(struct espl_vision *vision)
     free(vision->activations);
     free(vision->normed);
     free(vision->inner);
+    free(vision->codes.codes);
+    free(vision->codes.scales);
     free(vision);
 }
 

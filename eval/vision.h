@@ -2,8 +2,9 @@
  * table, many images at a time, in three steps: embed, blocks one by one, head. The caller owns the
  * activations between blocks, so it can keep the input of any block and start again there.
  *
- * All weights of the model are resident as float32. Linears of blocks can be replaced for one call
- * by matrices of the caller, so that many masks of one model are tried without copying it.
+ * All weights of the model are resident: as float32, or packed codes of bytes (model.nm/1), whose
+ * inputs become bytes, too, with a scale a token. Float linears of blocks can be replaced for one
+ * call by matrices of the caller, so that many masks of one model are tried without copying it.
  * Activations of an image are (tokens, width) float32 row-major; images follow one another. A ViT's
  * tokens are class, distillation (when there is one), patches row by row; a Swin's are the cells of
  * the map row by row, and the first block of a later stage merges cells 2 x 2 before it runs.
@@ -57,7 +58,7 @@ enum espl_status espl_vision_create(struct espl_model *model, struct espl_backen
                                     struct espl_vision **out, struct espl_error *err);
 void espl_vision_destroy(struct espl_vision *vision);
 const struct espl_vision_times *espl_vision_get_times(const struct espl_vision *vision);
-/** Host bytes that espl_vision_create() takes. */
+/** Host bytes that espl_vision_create() takes with weights in float32. */
 uint64_t espl_vision_bytes(const struct espl_model_config *config, size_t max_images);
 /** Floating-point operations of one image through everything (multiply-add = 2). */
 double espl_vision_flop(const struct espl_model_config *config);
@@ -71,7 +72,7 @@ uint64_t espl_vision_blocks(const struct espl_vision *vision);
 size_t espl_vision_values(const struct espl_vision *vision, uint64_t block);
 size_t espl_vision_classes(const struct espl_vision *vision);
 /** The model's own weight (out, in) of a linear, masks applied; NULL when the block has no such
- *  linear. Borrowed until destroy. */
+ *  linear or has it packed. Borrowed until destroy. */
 const float *espl_vision_weight(const struct espl_vision *vision, uint64_t block,
                                 enum espl_role role, struct espl_matrix_shape *shape);
 

@@ -1,5 +1,6 @@
 /* One block of an image model: patch merging (Swin), attention, MLP. */
 #include "eval/vision_internal.h"
+#include "eval/vision_packed.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,18 +24,22 @@ static enum espl_status run_linear(const struct block_call *call, enum espl_role
 {
     struct espl_vision *vision = call->vision;
     const struct espl_layer_weights *linear = &call->block->parts[role];
+    const struct espl_quant_linear *packed = &call->block->packed[role];
     const float *weight = linear->weight;
+    const size_t in = packed->nm != NULL ? packed->in : linear->shape.cols;
     const struct espl_gemm_shape shape = {
-        .tokens = call->rows, .in = linear->shape.cols, .out = linear->shape.rows};
+        .tokens = call->rows, .in = in, .out = linear->shape.rows};
     enum espl_status status = ESPL_OK;
     if (call->replace != NULL && call->replace->weight[role] != NULL) {
         weight = call->replace->weight[role];
     }
     if (call->on_input != NULL) {
-        status = call->on_input(call->user, call->number, role, x, call->rows, shape.in, err);
+        status = call->on_input(call->user, call->number, role, x, call->rows, in, err);
         espl_vision_start_clock(vision); /* the caller's time is not ours */
     }
-    if (status == ESPL_OK) {
+    if (status == ESPL_OK && packed->nm != NULL) {
+        status = espl_vision_run_packed(vision, packed, epilogue, call->rows, x, y, err);
+    } else if (status == ESPL_OK) {
         status = vision->ops->fused_linear(vision->backend, &shape, epilogue, x, weight,
                                            linear->bias, y, err);
     }

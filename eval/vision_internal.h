@@ -5,11 +5,13 @@
 #include "eval/forward_internal.h"
 #include "eval/vision.h"
 #include "model/arch_vision.h"
+#include "model/quantised.h"
 
 /** One block, resident. Tables are NULL where attention needs none. */
 struct espl_vision_block_weights {
     struct espl_vision_place place;
     struct espl_layer_weights parts[ESPL_ROLE_COUNT];
+    struct espl_quant_linear packed[ESPL_ROLE_COUNT]; /* .nm set: instead of the part's weight */
     int32_t *rows; /* (windows, window tokens): where a shifted, cut map's cells stand */
     float *bias;   /* (heads, window tokens, window tokens) */
     float *mask;   /* (windows, window tokens, window tokens) */
@@ -34,6 +36,7 @@ struct espl_vision {
     float *activations; /* (max_images, values): of espl_vision_logits() */
     float *normed;      /* (max_images, values): a norm's result, attention's result */
     float *inner;       /* (max_images, inner) */
+    struct espl_quant_activations codes; /* of one input; NULL without packed linears */
     struct espl_vision_times times;
     double last_clock;
 };

@@ -15,6 +15,7 @@ const struct espl_kind espl_kinds[] = {
     {"model.updated/1", "changed weights and masks over another model", nothing_required},
     {"model.quant/1", "integer codes and scales over another model", nothing_required},
     {"model.iebme/1", "encoded integer codes and all else of a model", nothing_required},
+    {"model.nm/1", "INT8 codes packed N:M and all else of a model", nothing_required},
     {"order.rows/1", "row orders for the encoder, by stripe or tile", nothing_required},
     {"tokens/1", "token ids of a text, or sampled windows of them", tokens_required},
     {"images/1", "pictures of one size as bytes, with their labels", images_required},

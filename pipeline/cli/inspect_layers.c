@@ -1,6 +1,7 @@
 #include "cli/inspect_layers.h"
 
 #include "cli/print.h"
+#include "espalier/nm_pack.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -63,6 +64,23 @@ static void read_pattern(struct espl_artifact *artifact, char *out, size_t out_s
     json_decref(description);
 }
 
+/* "2:8 V=16" of a linear that is packed so. */
+static enum espl_status read_packing(struct espl_model *model, struct espl_inspect_layer *layer,
+                                     struct espl_error *err)
+{
+    struct espl_quant_linear linear = {0};
+    const enum espl_status status =
+        espl_quant_linear_read_stored(model, layer->spec->layer, layer->spec->role, &linear, err);
+    if (status == ESPL_OK && linear.nm != NULL) {
+        const struct espl_nm_layout *layout = &linear.nm->layout;
+        const bool dense = layout->n == layout->m;
+        (void)snprintf(layer->nm, sizeof layer->nm, dense ? "%u:%u" : "%u:%u V=%u", layout->n,
+                       layout->m, layout->v);
+    }
+    espl_quant_linear_free(&linear);
+    return status;
+}
+
 enum espl_status espl_inspect_layers_load(struct espl_artifact *artifact,
                                           const struct espl_store *store, bool stats,
                                           struct espl_inspect_layers *out, struct espl_error *err)
@@ -90,7 +108,13 @@ enum espl_status espl_inspect_layers_load(struct espl_artifact *artifact,
         layer->dtype = espl_model_dtype(out->model, spec);
         layer->masked = espl_model_has_mask(out->model, spec);
         layer->weights = spec->shape[0] * spec->shape[1];
-        if (out->scheme != NULL && espl_model_is_quantised(out->model, spec)) {
+        if (layer->masked) {
+            (void)snprintf(layer->nm, sizeof layer->nm, "%s", out->pattern);
+        }
+        if (espl_model_is_encoded(out->model) && espl_model_is_quantised(out->model, spec)) {
+            status = read_packing(out->model, layer, err);
+        }
+        if (status == ESPL_OK && out->scheme != NULL && espl_model_is_quantised(out->model, spec)) {
             layer->quantised = espl_quant_scheme_width(out->scheme, (size_t)spec->shape[1]);
             status = count_kept(out->model, true, layer, &layer->nonzero, err);
         }
@@ -146,8 +170,7 @@ static void layer_row(struct espl_table *table, const struct espl_inspect_layers
     espl_table_cell(table, ESPL_STYLE_PLAIN, "%" PRIu64 " x %" PRIu64, layer->spec->shape[0],
                     layer->spec->shape[1]);
     type_cells(table, layers, layer);
-    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s",
-                    layer->masked && layers->pattern[0] != '\0' ? layers->pattern : "-");
+    espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", layer->nm[0] != '\0' ? layer->nm : "-");
     share_cell(table, layer->counted, layer->kept, layer->weights);
     if (layers->scheme != NULL) {
         share_cell(table, layer->quantised != NULL, layer->nonzero, layer->weights);
@@ -229,7 +252,7 @@ json_t *espl_inspect_layers_json(const struct espl_inspect_layers *layers)
             json_pack("{s:s, s:[I, I], s:s, s:b, s:s*}", "module", layer->spec->module, "shape",
                       (json_int_t)layer->spec->shape[0], (json_int_t)layer->spec->shape[1], "dtype",
                       espl_dtype_name(layer->dtype), "masked", layer->masked, "nm",
-                      layer->masked && layers->pattern[0] != '\0' ? layers->pattern : NULL);
+                      layer->nm[0] != '\0' ? layer->nm : NULL);
         if (layer->counted) {
             (void)json_object_set_new(item, layers->stats ? "nonzero" : "kept",
                                       json_integer((json_int_t)layer->kept));

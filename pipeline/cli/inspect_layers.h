@@ -19,6 +19,7 @@ struct espl_inspect_layer {
     const struct espl_quant_width *quantised; /* NULL = float */
     uint64_t nonzero;                         /* codes that are not 0; only of quantised layers */
     uint64_t weights;                         /* rows x columns */
+    char nm[32];                              /* "2:8" of a mask, "2:8 V=16" packed; "" = none */
 };
 
 struct espl_inspect_layers {

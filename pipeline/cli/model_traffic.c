@@ -3,7 +3,8 @@
 #include "cli/roofline_device.h"
 #include "core/checked.h"
 #include "core/codes.h"
-#include "model/iebme_linear.h"
+#include "espalier/nm_pack.h"
+#include "model/quantised.h"
 #include "stages/encode_common/coded_linear.h"
 
 #include <stdint.h>
@@ -76,6 +77,21 @@ static void describe_encoded(struct espl_layer_traffic *layer,
                               nonzeros, metadata + (double)matrix->value_bytes, metadata);
 }
 
+static void describe_nm(struct espl_layer_traffic *layer, const struct espl_nm_matrix *matrix,
+                        uint64_t nonzeros)
+{
+    const struct espl_nm_layout *layout = &matrix->layout;
+    const double metadata = (double)matrix->pattern_bytes;
+    if (layout->n == layout->m) {
+        (void)snprintf(layer->stored_as, sizeof layer->stored_as, "nm-dense");
+    } else {
+        (void)snprintf(layer->stored_as, sizeof layer->stored_as, "nm-%u:%u V=%u", layout->n,
+                       layout->m, layout->v);
+    }
+    layer->stored = espl_traffic_of_bytes(layout->rows, layout->cols, 8, nonzeros,
+                                          metadata + (double)matrix->value_bytes, metadata);
+}
+
 static enum espl_status load_quantised(struct espl_model *model, struct espl_layer_traffic *layer,
                                        struct espl_error *err)
 {
@@ -92,13 +108,15 @@ static enum espl_status load_quantised(struct espl_model *model, struct espl_lay
         status = measure_formats(layer, codes, linear.out, linear.normal, linear.weight_bits, err);
     }
     if (status == ESPL_OK && espl_model_is_encoded(model)) {
-        status = espl_iebme_linear_read(model, spec->layer, spec->role, &stored, err);
+        status = espl_quant_linear_read_stored(model, spec->layer, spec->role, &stored, err);
     }
     if (status == ESPL_OK) {
         const uint64_t nonzeros = espl_format_nonzeros(codes, linear.out * linear.normal);
         layer->side_bytes = (double)espl_quant_linear_side_bytes(&linear);
         if (stored.encoded != NULL) {
             describe_encoded(layer, stored.encoded, nonzeros);
+        } else if (stored.nm != NULL) {
+            describe_nm(layer, stored.nm, nonzeros);
         } else {
             describe_packed(layer, &linear, nonzeros);
         }

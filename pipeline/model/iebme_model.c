@@ -1,18 +1,18 @@
 /* Writing encoded models: the description, and what is not quantised. */
 #include "core/checked.h"
-#include "model/iebme_linear.h"
 #include "model/model_internal.h"
 
 #include <stdlib.h>
 
 enum espl_status espl_model_begin_encoded(struct espl_artifact *output,
                                           const struct espl_model *base, const json_t *encoding,
-                                          struct espl_error *err)
+                                          const json_t *quantisation, struct espl_error *err)
 {
     json_t *own = json_loads(espl_artifact_description(base->chain[0]), 0, NULL);
-    json_t *members =
-        json_pack("{s:O, s:O*, s:O*}", "encoding", (json_t *)encoding, "quantisation",
-                  json_object_get(own, "quantisation"), "pruning", json_object_get(own, "pruning"));
+    const json_t *scheme =
+        quantisation != NULL ? quantisation : json_object_get(own, "quantisation");
+    json_t *members = json_pack("{s:O, s:O*, s:O*}", "encoding", (json_t *)encoding, "quantisation",
+                                (json_t *)scheme, "pruning", json_object_get(own, "pruning"));
     const enum espl_status status = espl_model_describe_over(output, base, members, err);
     json_decref(members);
     json_decref(own);

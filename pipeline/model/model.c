@@ -4,7 +4,6 @@
 #include "artifact/kinds.h"
 #include "core/fs.h"
 #include "model/element.h"
-#include "model/iebme_linear.h"
 #include "model/model_internal.h"
 
 #include <limits.h>
@@ -17,22 +16,28 @@ static const char kind_masked[] = "model.masked/1";
 static const char kind_updated[] = "model.updated/1";
 static const char kind_quant[] = "model.quant/1";
 static const char kind_iebme[] = "model.iebme/1";
+static const char kind_nm[] = "model.nm/1";
 
 static bool is_kind(const struct espl_artifact *artifact, const char *kind)
 {
     return strcmp(espl_artifact_kind(artifact), kind) == 0;
 }
 
+static bool is_encoded(const struct espl_artifact *artifact)
+{
+    return is_kind(artifact, kind_iebme) || is_kind(artifact, kind_nm);
+}
+
 /* Holds integer codes, packed or encoded. */
 static bool is_coded(const struct espl_artifact *artifact)
 {
-    return is_kind(artifact, kind_quant) || is_kind(artifact, kind_iebme);
+    return is_kind(artifact, kind_quant) || is_encoded(artifact);
 }
 
 /* Needs no other artifact. */
 static bool stands_alone(const struct espl_artifact *artifact)
 {
-    return is_kind(artifact, kind_dense) || is_kind(artifact, kind_iebme);
+    return is_kind(artifact, kind_dense) || is_encoded(artifact);
 }
 
 /* ---- descriptions ---- */
@@ -309,7 +314,7 @@ static enum espl_status open_chain(struct espl_model *model, const struct espl_s
         }
         if (status == ESPL_OK && is_coded(artifact)) {
             model->is_quantised = true;
-            model->is_encoded = is_kind(artifact, kind_iebme);
+            model->is_encoded = is_encoded(artifact);
             const json_t *scheme = json_object_get(description, "quantisation");
             model->linears = json_integer_value(json_object_get(scheme, "linears"));
             status = espl_quant_scheme_from_json(scheme, &model->scheme, err);

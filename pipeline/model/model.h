@@ -14,7 +14,9 @@
 struct espl_model;
 
 /** Kinds a port that takes any language model accepts. Later kinds are added here. */
-#define ESPL_MODEL_KINDS "model.dense/1|model.masked/1|model.updated/1|model.quant/1|model.iebme/1"
+#define ESPL_MODEL_KINDS                                                        \
+    "model.dense/1|model.masked/1|model.updated/1|model.quant/1|model.iebme/1|" \
+    "model.nm/1"
 /** The same without quantised and encoded ones: what pruning and quantisation can still change. */
 #define ESPL_MODEL_FLOAT_KINDS "model.dense/1|model.masked/1|model.updated/1"
 

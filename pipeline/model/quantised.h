@@ -1,5 +1,5 @@
-/* Quantised linears of a model.quant/1 or model.iebme/1 artifact: integer codes, scales, INT8
- * outlier channels and the orders their columns stand in [Atom, sections 4.1 and 4.2;
+/* Quantised linears of a model.quant/1, model.iebme/1 or model.nm/1 artifact: integer codes,
+ * scales, INT8 outlier channels and the orders their columns stand in [Atom, sections 4.1 and 4.2;
  * docs/quantisation.md].
  *
  * Stored at /layers/NNN/<module>/: codes (packed, core/codes.h), scales, outlier_codes,
@@ -14,7 +14,9 @@
 #include "espalier/iebme.h"
 #include "model/model.h"
 
-enum { ESPL_QUANT_MAX_WIDTHS = 4, ESPL_QUANT_FLOAT_BITS = 16, ESPL_QUANT_OUTLIER_BITS = 8 };
+struct espl_nm_matrix; /* espalier/nm_pack.h */
+
+enum { ESPL_QUANT_MAX_WIDTHS = 8, ESPL_QUANT_FLOAT_BITS = 16, ESPL_QUANT_OUTLIER_BITS = 8 };
 
 /** Places of a block where a linear's input is quantised; each has one order. */
 enum espl_quant_site {
@@ -75,6 +77,7 @@ struct espl_quant_linear {
     unsigned weight_bits;
     uint8_t *codes; /* (out, espl_codes_stride(normal, weight_bits)); NULL when encoded */
     struct espl_iebme_matrix *encoded; /* (out, normal) instead of codes: model/iebme_linear.h */
+    struct espl_nm_matrix *nm;         /* (out, in) instead of codes: model/nm_linear.h */
     float *scales;                     /* (ceil(out / rows_per_scale), groups) */
     int8_t *outlier_codes;             /* (out, outliers); NULL without */
     float *outlier_scales;             /* (out); NULL without */
@@ -104,6 +107,13 @@ enum espl_status espl_quant_linear_read_from(struct espl_artifact *artifact,
                                              enum espl_role role, bool with_mask,
                                              struct espl_quant_linear *linear,
                                              struct espl_error *err);
+/** As espl_quant_linear_read() without mask, but an encoded linear keeps its form: linear->encoded
+ *  or linear->nm is set (and was validated) and linear->codes is NULL. A linear that is not encoded
+ *  comes with its packed codes. */
+enum espl_status espl_quant_linear_read_stored(struct espl_model *model, int64_t layer,
+                                               enum espl_role role,
+                                               struct espl_quant_linear *linear,
+                                               struct espl_error *err);
 /** Writes the datasets of a linear, whose weight is `weight`, to an output or unit: codes, or their
  *  encoded form. The bias is written when row_order is there, unless the codes are encoded (such a
  *  model holds it in original order). Orders are written by espl_quant_order_write(). */
@@ -130,6 +140,18 @@ uint64_t espl_quant_linear_side_bytes(const struct espl_quant_linear *linear);
 const struct espl_quant_scheme *espl_model_quant_scheme(const struct espl_model *model);
 /** Is this weight stored as integer codes, packed or encoded? */
 bool espl_model_is_quantised(const struct espl_model *model, const struct espl_tensor_spec *spec);
+/** Are its codes encoded (model.iebme/1, model.nm/1)? */
+bool espl_model_is_encoded(const struct espl_model *model);
+/** Starts an encoded model, which stands alone: description of `base` with `encoding` and
+ *  `quantisation` (both borrowed; quantisation NULL = that of the base) and the content hash of
+ * what was encoded. */
+enum espl_status espl_model_begin_encoded(struct espl_artifact *output,
+                                          const struct espl_model *base, const json_t *encoding,
+                                          const json_t *quantisation, struct espl_error *err);
+/** Copies a tensor that is not quantised, masks applied, to its own path in an output or unit. */
+enum espl_status espl_model_copy_tensor(struct espl_artifact *output, struct espl_model *model,
+                                        const struct espl_tensor_spec *spec,
+                                        struct espl_error *err);
 /** Starts a quantised model over `base`: description (with "quantisation" from `quantisation` and,
  *  when the base has one, its "pruning"; both borrowed) and attributes. */
 enum espl_status espl_model_begin_quantised(struct espl_artifact *output,

@@ -2,18 +2,30 @@
 #include "core/checked.h"
 #include "core/codes.h"
 #include "model/iebme_linear.h"
+#include "model/nm_linear.h"
 #include "model/quantised_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void espl_quant_linear_free(struct espl_quant_linear *linear)
+void espl_quant_linear_free_encoded(struct espl_quant_linear *linear)
 {
-    free(linear->codes);
     if (linear->encoded != NULL) {
         espl_iebme_matrix_free(linear->encoded);
         free(linear->encoded);
+        linear->encoded = NULL;
     }
+    if (linear->nm != NULL) {
+        espl_nm_free(linear->nm);
+        free(linear->nm);
+        linear->nm = NULL;
+    }
+}
+
+void espl_quant_linear_free(struct espl_quant_linear *linear)
+{
+    free(linear->codes);
+    espl_quant_linear_free_encoded(linear);
     free(linear->scales);
     free(linear->outlier_codes);
     free(linear->outlier_scales);
@@ -70,16 +82,26 @@ static enum espl_status write_plain(struct espl_artifact *artifact,
     return espl_artifact_write(artifact, &info, data, err);
 }
 
+/* Packed, or as they are encoded. */
+static enum espl_status write_codes(struct espl_artifact *artifact,
+                                    const struct espl_tensor_spec *weight,
+                                    const struct espl_quant_linear *linear, struct espl_error *err)
+{
+    const struct espl_tensor_info codes = espl_quant_codes_info(weight, linear);
+    if (linear->nm != NULL) {
+        return espl_nm_codes_write(artifact, weight, linear->nm, err);
+    }
+    return linear->encoded != NULL ? espl_iebme_codes_write(artifact, weight, linear->encoded, err)
+                                   : espl_artifact_write(artifact, &codes, linear->codes, err);
+}
+
 enum espl_status espl_quant_linear_write(struct espl_artifact *artifact,
                                          const struct espl_tensor_spec *weight,
                                          const struct espl_quant_linear *linear,
                                          struct espl_error *err)
 {
-    const struct espl_tensor_info codes = espl_quant_codes_info(weight, linear);
     const uint64_t scale_rows = espl_ceil_div(linear->out, linear->rows_per_scale);
-    enum espl_status status = linear->encoded != NULL
-                                  ? espl_iebme_codes_write(artifact, weight, linear->encoded, err)
-                                  : espl_artifact_write(artifact, &codes, linear->codes, err);
+    enum espl_status status = write_codes(artifact, weight, linear, err);
     if (status == ESPL_OK) {
         status = write_plain(artifact, weight, "scales", ESPL_DTYPE_F32, scale_rows, linear->groups,
                              linear->scales, err);
@@ -96,7 +118,7 @@ enum espl_status espl_quant_linear_write(struct espl_artifact *artifact,
         status = espl_model_write_mask(artifact, weight, linear->mask, err);
     }
     if (status == ESPL_OK && linear->row_order != NULL && linear->bias != NULL &&
-        linear->encoded == NULL) {
+        linear->codes != NULL) {
         status = write_plain(artifact, weight, "bias", ESPL_DTYPE_F32, linear->out, 0, linear->bias,
                              err);
     }

@@ -3,6 +3,7 @@
 #include "core/codes.h"
 #include "model/iebme_linear.h"
 #include "model/model_internal.h"
+#include "model/nm_linear.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +30,8 @@ bool espl_quant_is_stored(const struct espl_artifact *artifact,
         return false;
     }
     espl_quant_part_path(weight, "codes", path);
-    return espl_artifact_find(artifact, path) != NULL || espl_iebme_is_stored(artifact, weight);
+    return espl_artifact_find(artifact, path) != NULL || espl_iebme_is_stored(artifact, weight) ||
+           espl_nm_is_stored(artifact, weight);
 }
 
 struct espl_tensor_info espl_quant_plain_info(const char *path, enum espl_dtype dtype,

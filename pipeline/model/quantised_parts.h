@@ -16,6 +16,8 @@ struct espl_tensor_info espl_quant_plain_info(const char *path, enum espl_dtype 
 /** Packed codes of a linear. */
 struct espl_tensor_info espl_quant_codes_info(const struct espl_tensor_spec *weight,
                                               const struct espl_quant_linear *linear);
+/** Frees the encoded form of a linear's codes. */
+void espl_quant_linear_free_encoded(struct espl_quant_linear *linear);
 /** Reads a dataset that must be exactly as `expected` says. *data: malloc'ed, also after some
  *  errors. Errors: CORRUPT, NOMEM, IO. */
 enum espl_status espl_quant_read_part(struct espl_artifact *artifact,

@@ -3,6 +3,7 @@
 #include "core/codes.h"
 #include "model/iebme_linear.h"
 #include "model/model_internal.h"
+#include "model/nm_linear.h"
 #include "model/quantised_parts.h"
 
 #include <math.h>
@@ -180,7 +181,7 @@ static enum espl_status read_packed(const struct source *source, struct espl_qua
     return status;
 }
 
-/* linear->codes <- what linear->encoded holds, for readers that know nothing of it. */
+/* linear->codes <- what the encoded form holds, for readers that know nothing of it. */
 static enum espl_status decode(struct espl_quant_linear *linear, struct espl_error *err)
 {
     const size_t stride = espl_codes_stride(linear->normal, linear->weight_bits);
@@ -192,20 +193,19 @@ static enum espl_status decode(struct espl_quant_linear *linear, struct espl_err
                            linear->normal);
     }
     if (status == ESPL_OK) {
-        status = espl_iebme_decode(linear->encoded, codes, err);
+        status = linear->nm != NULL ? espl_nm_decode(linear->nm, codes, err)
+                                    : espl_iebme_decode(linear->encoded, codes, err);
     }
     if (status == ESPL_OK) {
         espl_codes_pack(codes, linear->out, linear->normal, linear->weight_bits, linear->codes);
-        espl_iebme_matrix_free(linear->encoded);
-        free(linear->encoded);
-        linear->encoded = NULL;
+        espl_quant_linear_free_encoded(linear);
     }
     free(codes);
     return status;
 }
 
-static enum espl_status read_encoded(const struct source *source, bool keep,
-                                     struct espl_quant_linear *linear, struct espl_error *err)
+static enum espl_status read_iebme(const struct source *source, struct espl_quant_linear *linear,
+                                   struct espl_error *err)
 {
     const struct espl_iebme_layout layout = {
         .rows = linear->out, .cols = linear->normal, .bits = linear->weight_bits};
@@ -213,17 +213,45 @@ static enum espl_status read_encoded(const struct source *source, bool keep,
     if (linear->encoded == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for an encoded matrix");
     }
-    const enum espl_status status =
-        espl_iebme_codes_read(source->artifact, source->weight, &layout, linear->encoded, err);
-    return status == ESPL_OK && !keep ? decode(linear, err) : status;
+    return espl_iebme_codes_read(source->artifact, source->weight, &layout, linear->encoded, err);
+}
+
+/* N:M codes are bytes with a scale a row, in the columns' own order. */
+static enum espl_status read_nm(const struct source *source, struct espl_quant_linear *linear,
+                                struct espl_error *err)
+{
+    if (linear->weight_bits != 8 || linear->outliers > 0 || linear->groups != 1 ||
+        linear->rows_per_scale != 1 || source->scheme->reordered) {
+        return espl_fail(err, ESPL_E_CORRUPT,
+                         "'%s' of '%s' is packed N:M, but its codes are not bytes with a scale a "
+                         "row",
+                         source->weight->module, espl_artifact_path(source->artifact));
+    }
+    linear->nm = calloc(1, sizeof *linear->nm);
+    if (linear->nm == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a packed matrix");
+    }
+    return espl_nm_codes_read(source->artifact, source->weight, linear->nm, err);
+}
+
+static enum espl_status read_codes(const struct source *source, bool keep_encoded,
+                                   struct espl_quant_linear *linear, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    if (espl_nm_is_stored(source->artifact, source->weight)) {
+        status = read_nm(source, linear, err);
+    } else if (espl_iebme_is_stored(source->artifact, source->weight)) {
+        status = read_iebme(source, linear, err);
+    } else {
+        return read_packed(source, linear, err);
+    }
+    return status == ESPL_OK && !keep_encoded ? decode(linear, err) : status;
 }
 
 static enum espl_status read_arrays(const struct source *source, bool keep_encoded,
                                     struct espl_quant_linear *linear, struct espl_error *err)
 {
-    enum espl_status status = espl_iebme_is_stored(source->artifact, source->weight)
-                                  ? read_encoded(source, keep_encoded, linear, err)
-                                  : read_packed(source, linear, err);
+    enum espl_status status = read_codes(source, keep_encoded, linear, err);
     void *data = NULL;
     if (status == ESPL_OK) {
         status = read_scales(source, "scales", espl_ceil_div(linear->out, linear->rows_per_scale),
@@ -319,9 +347,10 @@ enum espl_status espl_quant_linear_read(struct espl_model *model, int64_t layer,
     return read_own(model, layer, role, (struct wish){.mask = with_mask}, linear, err);
 }
 
-enum espl_status espl_iebme_linear_read(struct espl_model *model, int64_t layer,
-                                        enum espl_role role, struct espl_quant_linear *linear,
-                                        struct espl_error *err)
+enum espl_status espl_quant_linear_read_stored(struct espl_model *model, int64_t layer,
+                                               enum espl_role role,
+                                               struct espl_quant_linear *linear,
+                                               struct espl_error *err)
 {
     return read_own(model, layer, role, (struct wish){.encoded = true}, linear, err);
 }

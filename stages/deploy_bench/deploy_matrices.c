@@ -1,7 +1,7 @@
 #include "stages/deploy_bench/deploy_matrices.h"
 
 #include "espalier/formats.h"
-#include "model/iebme_linear.h"
+#include "model/quantised.h"
 #include "stages/encode_common/coded_linear.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ static enum espl_status add_matrix(struct espl_model *model, const struct espl_t
 {
     struct espl_quant_linear linear = {0};
     struct espl_deploy_matrix fresh = {.spec = spec};
-    enum espl_status status = espl_iebme_linear_read(model, spec->layer, spec->role, &linear, err);
+    enum espl_status status =
+        espl_quant_linear_read_stored(model, spec->layer, spec->role, &linear, err);
     if (status != ESPL_OK) {
         return status;
     }

@@ -2,6 +2,7 @@
 
 #include "model/iebme_linear.h"
 #include "stages/encode_common/coded_linear.h"
+#include "stages/encode_common/encoded_output.h"
 #include "stages/encode_common/unit_counts.h"
 #include "stages/iebme_encode/encode_linear.h"
 
@@ -203,37 +204,9 @@ static enum espl_status begin_output(const struct state *state,
     const enum espl_status status =
         encoding == NULL ? espl_fail(err, ESPL_E_NOMEM, "no memory for a description")
                          : espl_model_begin_encoded(espl_ctx_output(state->ctx, "model"),
-                                                    state->model, encoding, err);
+                                                    state->model, encoding, NULL, err);
     json_decref(encoding);
     json_decref(order);
-    return status;
-}
-
-static enum espl_status finish_layer(const struct state *state, uint64_t layer,
-                                     uint64_t totals[ESPL_ENCODE_COUNTS], struct espl_error *err)
-{
-    struct espl_artifact *unit = NULL;
-    enum espl_status status = espl_ctx_unit_open(state->ctx, layer, &unit, err);
-    if (status == ESPL_OK) {
-        status = espl_artifact_copy_datasets(espl_ctx_output(state->ctx, "model"), unit, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_unit_counts_add(unit, espl_encode_names, totals, ESPL_ENCODE_COUNTS, err);
-    }
-    espl_artifact_close(unit);
-    return status;
-}
-
-static enum espl_status copy_outside(const struct state *state, struct espl_error *err)
-{
-    enum espl_status status = ESPL_OK;
-    for (size_t i = 0; status == ESPL_OK && i < espl_model_tensor_count(state->model); i++) {
-        const struct espl_tensor_spec *spec = espl_model_tensor(state->model, i);
-        if (spec->layer < 0) {
-            status = espl_model_copy_tensor(espl_ctx_output(state->ctx, "model"), state->model,
-                                            spec, err);
-        }
-    }
     return status;
 }
 
@@ -289,11 +262,9 @@ enum espl_status espl_encode_run(struct espl_stage_ctx *ctx,
         espl_ctx_progress(ctx, layers, layers, "layer");
         status = begin_output(&state, params, err);
     }
-    for (uint64_t layer = 0; layer < layers && status == ESPL_OK; layer++) {
-        status = finish_layer(&state, layer, totals, err);
-    }
     if (status == ESPL_OK) {
-        status = copy_outside(&state, err);
+        status = espl_encoded_assemble(ctx, state.model, espl_encode_names, totals,
+                                       ESPL_ENCODE_COUNTS, err);
     }
     if (status == ESPL_OK) {
         status = report_totals(&state, totals, err);

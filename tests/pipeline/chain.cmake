@@ -12,6 +12,7 @@ espl_chain_test(chain_golden LABELS pipeline TIMEOUT 120 COMMAND ${here}/golden.
 espl_chain_test(chain_threads LABELS pipeline TIMEOUT 300 COMMAND ${here}/threads.sh)
 espl_chain_test(chain_round_trip LABELS pipeline TIMEOUT 300 COMMAND ${here}/round_trip.sh)
 espl_chain_test(chain_encoded LABELS pipeline TIMEOUT 300 COMMAND ${here}/encoded.sh)
+espl_chain_test(chain_packed LABELS pipeline TIMEOUT 300 COMMAND ${here}/packed.sh)
 espl_chain_test(chain_deploy LABELS pipeline TIMEOUT 300 COMMAND ${here}/deploy.sh)
 espl_chain_test(chain_two_runs LABELS pipeline TIMEOUT 300 COMMAND ${here}/two_runs.sh)
 # `plain`: timing, preloading and size make no sense under the sanitizers.

@@ -11,8 +11,9 @@ cat >>"$work/chain.yaml" <<'TEXT'
   - {id: encoded, use: iebme-encode, in: {model: rounded, order: rows}, with: {areas: 2x1}}
 TEXT
 run_chain "$work/store" --until magnitude || fail "$(cat "$work/log")"
+run_chain "$work/store" --until pack || fail "$(cat "$work/log")"
 run_chain "$work/store" --until heldout || fail "$(cat "$work/log")"
 run_chain "$work/store" --until encoded || fail "$(cat "$work/log")"
-hashes "$work/store" | grep -E '^(dense|calib|heldout|magnitude|rounded|rows|encoded) ' >"$work/found"
+hashes "$work/store" | grep -E '^(dense|calib|heldout|magnitude|pack|rounded|rows|encoded) ' >"$work/found"
 diff "$SOURCE/tests/pipeline/golden_hashes.txt" "$work/found" || fail "content hashes changed"
 echo "content hashes as recorded"

@@ -194,7 +194,8 @@ void search_run_stage(struct prune_fixture *fixture, const struct search_run *ru
     memset(result, 0, sizeof *result);
     for (; run->ports[input_count] != NULL; input_count++) {
         struct espl_artifact *artifact = NULL;
-        const char *port = run->digits[input_count] == 'd'   ? "supernet"
+        const char *port = run->digits[input_count] == 'c'   ? "model"
+                           : run->digits[input_count] == 'd' ? "supernet"
                            : run->digits[input_count] == 'e' ? "latency"
                                                              : NULL;
         check(espl_store_open_artifact(&fixture->store,

@@ -18,8 +18,9 @@ struct search_result {
     char content[2][ESPL_SHA256_HEX]; /* of each output */
 };
 
-/** Key digits: 'a' the model, 'b' pictures, 'd' supernet, 'e' latencies; a run publishes its first
- *  output under its digit, the second as port of the same key. */
+/** Key digits: 'a' the model, 'b' pictures, 'c' a model that a stage made, 'd' supernet, 'e'
+ *  latencies; a run publishes its first output under its digit, the second as port of the same key.
+ */
 struct search_run {
     const struct espl_stage *stage;
     const void *params;

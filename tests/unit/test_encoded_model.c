@@ -147,7 +147,7 @@ static enum espl_status read_all(const char *path, struct espl_error *err)
         if (!espl_model_is_quantised(model, spec)) {
             continue;
         }
-        status = espl_iebme_linear_read(model, spec->layer, spec->role, &linear, err);
+        status = espl_quant_linear_read_stored(model, spec->layer, spec->role, &linear, err);
         espl_quant_linear_free(&linear);
         if (status == ESPL_OK) {
             status = espl_quant_linear_read(model, spec->layer, spec->role, true, &linear, err);

@@ -1,0 +1,1 @@
+espalier stages nm-pack
