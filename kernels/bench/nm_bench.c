@@ -56,9 +56,9 @@ static void weights_free(struct weights *weights)
     weights->count = 0;
 }
 
-static enum espl_status weights_make(const struct espl_nm_bench_options *options,
-                                     const struct espl_nm_bench_case *item, unsigned kept,
-                                     struct weights *weights, struct espl_error *err)
+static enum espl_status make_random(const struct espl_nm_bench_options *options,
+                                    const struct espl_nm_bench_case *item, unsigned kept,
+                                    struct espl_cuda_nm_matrix **out, struct espl_error *err)
 {
     struct espl_nm_matrix packed = {.values = NULL};
     const struct espl_nm_layout layout = {item->rows, item->cols, kept, WINDOW, options->shared};
@@ -67,8 +67,21 @@ static enum espl_status weights_make(const struct espl_nm_bench_options *options
         codes != NULL ? espl_nm_encode(codes, &layout, &packed, err)
                       : espl_fail(err, ESPL_E_NOMEM, "out of memory for weights of a bench");
     if (status == ESPL_OK) {
-        status = espl_cuda_nm_matrix_create(&packed, &weights->copies[0], err);
+        status = espl_cuda_nm_matrix_create(&packed, out, err);
     }
+    espl_nm_free(&packed);
+    free(codes);
+    return status;
+}
+
+/* kept 0: the packed weights of the case. */
+static enum espl_status weights_make(const struct espl_nm_bench_options *options,
+                                     const struct espl_nm_bench_case *item, unsigned kept,
+                                     struct weights *weights, struct espl_error *err)
+{
+    enum espl_status status =
+        kept == 0 ? espl_cuda_nm_matrix_create(item->packed, &weights->copies[0], err)
+                  : make_random(options, item, kept, &weights->copies[0], err);
     weights->count = status == ESPL_OK ? 1 : 0;
     size_t wanted = WARM_COPIES;
     if (status == ESPL_OK && options->cold_bytes > 0) {
@@ -79,8 +92,6 @@ static enum espl_status weights_make(const struct espl_nm_bench_options *options
             espl_cuda_nm_matrix_clone(weights->copies[0], &weights->copies[weights->count], err);
         weights->count += status == ESPL_OK ? 1 : 0;
     }
-    espl_nm_free(&packed);
-    free(codes);
     return status;
 }
 
@@ -264,7 +275,9 @@ static enum espl_status run_kept(const struct espl_nm_bench_options *options,
         status = espl_cuda_nm_create(weights.copies[0], item->tokens, NULL, &nm, err);
     }
     if (status == ESPL_OK) {
-        result->kept = kept;
+        const struct espl_nm_layout *own = kept == 0 ? &item->packed->layout : NULL;
+        result->kept = own != NULL ? (own->n * WINDOW + own->m - 1) / own->m : kept;
+        result->packed = own != NULL;
         result->form = espl_cuda_nm_matrix_form(weights.copies[0]);
         result->bytes = espl_cuda_nm_matrix_bytes(weights.copies[0]);
         result->choice = espl_cuda_nm_chosen(nm);
@@ -306,6 +319,34 @@ static void run_peer(const struct espl_nm_bench_options *options,
                        err.message);
     }
     peer->destroy(self.self);
+}
+
+void espl_nm_bench_fastest(const struct espl_nm_bench_report *report, char text[ESPL_NM_BENCH_NAME])
+{
+    double best = 0.0;
+    text[0] = '\0';
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct espl_nm_bench_result *r = &report->results[i];
+        const double seconds = r->outputs[ESPL_NM_FP16].graph.median;
+        if (i == 0 || seconds < best) {
+            best = seconds;
+            if (r->packed || i + 1 == report->result_count) {
+                (void)snprintf(text, ESPL_NM_BENCH_NAME, "%s", r->packed ? "packed" : "dense");
+            } else {
+                (void)snprintf(text, ESPL_NM_BENCH_NAME, "%u:8", r->kept);
+            }
+        }
+    }
+    for (size_t i = 0; i < report->peer_count; i++) {
+        const struct espl_nm_bench_peer *peer = &report->peers[i];
+        /* Dense ones, with outputs that lose nothing. */
+        const bool counts = peer->measured && strncmp(peer->name, "cublaslt-", 9) == 0 &&
+                            strcmp(peer->name, "cublaslt-int8-int8") != 0;
+        if (counts && peer->graph.median < best) {
+            best = peer->graph.median;
+            (void)snprintf(text, ESPL_NM_BENCH_NAME, "%s", peer->name);
+        }
+    }
 }
 
 enum espl_status espl_nm_bench_run(const struct espl_nm_bench_options *options,

@@ -14,7 +14,8 @@ enum {
     ESPL_NM_BENCH_KEPT = 8,    /* different N of a bench, at most; dense comes on top */
     ESPL_NM_BENCH_OUTPUTS = 3, /* enum espl_nm_output */
     ESPL_NM_BENCH_PEERS = 4,
-    ESPL_NM_BENCH_CHOICES = 64
+    ESPL_NM_BENCH_CHOICES = 64,
+    ESPL_NM_BENCH_NAME = 32
 };
 
 /** A product: `tokens` rows of activations, weights (rows, cols). */
@@ -23,6 +24,7 @@ struct espl_nm_bench_case {
     const char *layer; /* "qkv" ..., "" */
     size_t batch;      /* images, 0 where there are none */
     size_t tokens, rows, cols;
+    const struct espl_nm_matrix *packed; /* weights of a model; NULL: random ones for each N */
 };
 
 /** Cases of a set: "grid" is the paper's (section 6.1), the others take a batch of images. */
@@ -57,7 +59,8 @@ struct espl_nm_bench_search {
 
 /** Ours: N of 8, 8 = dense. */
 struct espl_nm_bench_result {
-    unsigned kept;
+    unsigned kept; /* of 8, rounded up where the model's M is 16 */
+    bool packed;   /* the weights of the case itself */
     enum espl_cuda_nm_form form;
     uint64_t bytes; /* of the weights */
     struct espl_cuda_nm_choice choice;
@@ -82,7 +85,7 @@ struct espl_nm_bench_report {
 };
 
 struct espl_nm_bench_options {
-    unsigned kept[ESPL_NM_BENCH_KEPT];
+    unsigned kept[ESPL_NM_BENCH_KEPT]; /* 0: the packed weights of the case */
     size_t kept_count;
     unsigned shared; /* V */
     size_t repeats;
@@ -93,6 +96,12 @@ struct espl_nm_bench_options {
     const struct espl_spmm_peer *peers[ESPL_NM_BENCH_PEERS];
     size_t peer_count;
 };
+
+/** What is fastest for a case in a CUDA graph: "packed" (or "4:8" ...), "dense", or a baseline's
+ *  name; ours with FP16 outputs, the library's with INT32 or FP16 ones. text: ESPL_NM_BENCH_NAME.
+ */
+void espl_nm_bench_fastest(const struct espl_nm_bench_report *report,
+                           char text[ESPL_NM_BENCH_NAME]);
 
 /** Times one case. Errors: UNSUPPORTED, NOMEM, MACHINE; a baseline that cannot run is no error. */
 enum espl_status espl_nm_bench_run(const struct espl_nm_bench_options *options,

@@ -42,6 +42,7 @@ extern const struct espl_spmm_peer espl_spmm_peer_cublaslt_int8;
 /** Of the N:M bench: the same with INT8 outputs, and all in FP16. */
 extern const struct espl_spmm_peer espl_spmm_peer_cublaslt_int8_int8;
 extern const struct espl_spmm_peer espl_spmm_peer_cublaslt_fp16;
+extern const struct espl_spmm_peer espl_spmm_peer_cusparselt_2_4;
 extern const struct espl_spmm_peer espl_spmm_peer_cusparse_csr;
 
 #endif

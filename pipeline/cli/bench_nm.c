@@ -65,6 +65,27 @@ static enum espl_status read_sets(struct espl_nm_bench_run *run, struct espl_err
     return status;
 }
 
+/* The packed linears of a model, instead of sets and shapes. */
+static enum espl_status read_model(struct espl_nm_bench_run *run, struct espl_error *err)
+{
+    static const char *const others[] = {"shape", "set", "batch", "kept", "shared"};
+    size_t tokens[ESPL_BENCH_MOST_SETTINGS];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (espl_args_value(run->cli->args, others[i], NULL) != NULL) {
+            espl_fail(err, ESPL_E_USAGE, "--%s does not go with a model", others[i]);
+            return espl_hint(err, "its linears are the cases; --tokens says how many tokens");
+        }
+    }
+    const enum espl_status status =
+        espl_bench_counts_of(run->cli, "tokens", usual_tokens, 1, MOST_TOKENS, tokens, &count, err);
+    run->options.kept_count = 1; /* the packed weights themselves */
+    run->options.shared = ESPL_NM_SHARED;
+    return status == ESPL_OK ? espl_nm_bench_read_model(run, run->cli->args->positional[1], tokens,
+                                                        count, MOST_CASES, err)
+                             : status;
+}
+
 /* --shape with --tokens, beside or instead of sets. */
 static enum espl_status read_shapes(struct espl_nm_bench_run *run, struct espl_error *err)
 {
@@ -115,13 +136,24 @@ static enum espl_status read_kept(struct espl_nm_bench_run *run, struct espl_err
     return status;
 }
 
+static enum espl_status read_products(struct espl_nm_bench_run *run, struct espl_error *err)
+{
+    enum espl_status status = read_sets(run, err);
+    if (status == ESPL_OK) {
+        status = read_shapes(run, err);
+    }
+    return status == ESPL_OK ? read_kept(run, err) : status;
+}
+
 static enum espl_status read_baselines(struct espl_nm_bench_run *run, struct espl_error *err)
 {
-    static const struct espl_spmm_peer *const all[] = {&espl_spmm_peer_cublaslt_int8,
-                                                       &espl_spmm_peer_cublaslt_int8_int8,
-                                                       &espl_spmm_peer_cublaslt_fp16};
+    static const struct espl_spmm_peer *const all[] = {
+        &espl_spmm_peer_cublaslt_int8, &espl_spmm_peer_cublaslt_int8_int8,
+        &espl_spmm_peer_cublaslt_fp16, &espl_spmm_peer_cusparselt_2_4};
     const char *given = espl_args_value(run->cli->args, "baseline", NULL);
-    const size_t count = given == NULL ? 3 : strcmp(given, "cublaslt-int8") == 0 ? 2 : 0;
+    const size_t count = given == NULL                         ? ESPL_NM_BENCH_PEERS
+                         : strcmp(given, "cublaslt-int8") == 0 ? 2
+                                                               : 0;
     if (count == 0 && strcmp(given, "none") != 0) {
         return espl_fail(err, ESPL_E_USAGE,
                          "bench nm has no baseline '%s', expected cublaslt-int8 or none", given);
@@ -135,12 +167,11 @@ static enum espl_status read_options(struct espl_nm_bench_run *run, struct espl_
 {
     const struct espl_args *args = run->cli->args;
     uint64_t repeats = 0;
-    enum espl_status status = read_sets(run, err);
-    if (status == ESPL_OK) {
-        status = read_shapes(run, err);
-    }
-    if (status == ESPL_OK) {
-        status = read_kept(run, err);
+    enum espl_status status = ESPL_OK;
+    if (args->positional_count > 1) {
+        status = read_model(run, err);
+    } else {
+        status = read_products(run, err);
     }
     if (status == ESPL_OK) {
         status = read_baselines(run, err);
@@ -194,6 +225,7 @@ static enum espl_status run_all(struct espl_nm_bench_run *run, struct espl_error
 enum espl_status espl_bench_nm(struct espl_cli *cli, struct espl_error *err)
 {
     struct espl_nm_bench_run run = {.cli = cli};
+    const char *plots = espl_args_value(cli->args, "svg", NULL);
     enum espl_status status = ESPL_OK;
     run.cases = calloc(MOST_CASES, sizeof *run.cases);
     if (run.cases == NULL) {
@@ -211,6 +243,10 @@ enum espl_status espl_bench_nm(struct espl_cli *cli, struct espl_error *err)
     if (status == ESPL_OK) {
         status = espl_nm_bench_print(&run, err);
     }
+    if (status == ESPL_OK && plots != NULL) {
+        status = espl_nm_bench_plot(&run, plots, err);
+    }
+    espl_nm_bench_free_model(run.model);
     free(run.cases);
     free(run.reports);
     return status;

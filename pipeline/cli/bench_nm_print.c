@@ -27,6 +27,8 @@ static const struct ratio ratios[] = {
     {"i8+o / lt-i8", ESPL_NM_INT8, true, "cublaslt-int8-int8"},
     {"f16 / lt-f16", ESPL_NM_FP16, false, "cublaslt-fp16"},
     {"f16+o / lt-f16", ESPL_NM_FP16, true, "cublaslt-fp16"},
+    {"i32 / splt-i32", ESPL_NM_INT32, false, "cusparselt-2:4"},
+    {"f16 / splt-i32", ESPL_NM_FP16, false, "cusparselt-2:4"},
     {"i32 / own dense", ESPL_NM_INT32, false, NULL},
 };
 enum { RATIOS = sizeof ratios / sizeof ratios[0] };
@@ -50,6 +52,34 @@ static double speedup(const struct espl_nm_bench_report *report,
         }
     }
     return NAN;
+}
+
+size_t espl_nm_bench_ratios(void)
+{
+    return RATIOS;
+}
+
+const char *espl_nm_bench_ratio_name(size_t ratio)
+{
+    return ratios[ratio].title;
+}
+
+double espl_nm_bench_speedup(const struct espl_nm_bench_report *report, size_t index, size_t ratio)
+{
+    return speedup(report, &report->results[index], &ratios[ratio]);
+}
+
+void espl_nm_bench_kept_name(const struct espl_nm_bench_run *run, size_t index,
+                             char text[ESPL_NM_BENCH_NAME])
+{
+    const struct espl_nm_bench_options *options = &run->options;
+    if (index == options->kept_count) {
+        (void)snprintf(text, ESPL_NM_BENCH_NAME, "dense");
+    } else if (options->kept[index] == 0) {
+        (void)snprintf(text, ESPL_NM_BENCH_NAME, "packed");
+    } else {
+        (void)snprintf(text, ESPL_NM_BENCH_NAME, "%u:8", options->kept[index]);
+    }
 }
 
 struct statistic {
@@ -132,9 +162,9 @@ static struct table_1 table_1_of(const struct espl_nm_bench_run *run, size_t ind
 static enum espl_status print_table_1(const struct espl_nm_bench_run *run, struct espl_error *err)
 {
     static const struct espl_column columns[] = {
-        {.title = "kept of 8", .right = true}, {.title = "against"},
-        {.title = "cases", .right = true},     {.title = "top-1 hits", .right = true},
-        {.title = "average", .right = true},   {.title = "worst", .right = true}};
+        {.title = "kept", .right = true},    {.title = "against"},
+        {.title = "cases", .right = true},   {.title = "top-1 hits", .right = true},
+        {.title = "average", .right = true}, {.title = "worst", .right = true}};
     struct espl_table *table = NULL;
     enum espl_status status =
         espl_table_create(columns, sizeof columns / sizeof columns[0], &table, err);
@@ -162,37 +192,35 @@ static void title_of(const struct espl_nm_bench_case *item, char *text, size_t b
     if (item->batch > 0) {
         (void)snprintf(text, bytes, "%s %s x%zu", item->set, item->layer, item->batch);
     } else {
-        (void)snprintf(text, bytes, "%s", item->set);
+        (void)snprintf(text, bytes, "%s", item->packed != NULL ? item->layer : item->set);
     }
 }
 
 static enum espl_status print_cases(const struct espl_nm_bench_run *run, struct espl_error *err)
 {
-    struct espl_column columns[3 + 2 * (ESPL_NM_BENCH_KEPT + 1) + ESPL_NM_BENCH_PEERS];
-    char titles[2 * (ESPL_NM_BENCH_KEPT + 1)][16];
+    struct espl_column columns[4 + 2 * (ESPL_NM_BENCH_KEPT + 1) + ESPL_NM_BENCH_PEERS];
+    char titles[2 * (ESPL_NM_BENCH_KEPT + 1)][ESPL_NM_BENCH_NAME + 8];
     struct espl_table *table = NULL;
     size_t count = 0;
     columns[count++] = (struct espl_column){.title = "case"};
     columns[count++] = (struct espl_column){.title = "tokens", .right = true};
     columns[count++] = (struct espl_column){.title = "rows x cols"};
     for (size_t k = 0; k < 2 * (run->options.kept_count + 1); k++) {
-        const char *output = k % 2 != 0 ? "f16+o" : "i32";
-        if (k / 2 == run->options.kept_count) {
-            (void)snprintf(titles[k], sizeof titles[k], "dense %s", output);
-        } else {
-            (void)snprintf(titles[k], sizeof titles[k], "%u:8 %s", run->options.kept[k / 2],
-                           output);
-        }
+        char name[ESPL_NM_BENCH_NAME];
+        espl_nm_bench_kept_name(run, k / 2, name);
+        (void)snprintf(titles[k], sizeof titles[k], "%s %s", name, k % 2 != 0 ? "f16+o" : "i32");
         columns[count++] = (struct espl_column){.title = titles[k], .right = true};
     }
     for (size_t i = 0; i < run->options.peer_count; i++) {
         columns[count++] =
             (struct espl_column){.title = run->options.peers[i]->name, .right = true};
     }
+    columns[count++] = (struct espl_column){.title = "fastest"};
     enum espl_status status = espl_table_create(columns, count, &table, err);
     for (size_t i = 0; status == ESPL_OK && i < run->report_count; i++) {
         const struct espl_nm_bench_report *report = &run->reports[i];
-        char title[64];
+        char title[256];
+        char fastest[ESPL_NM_BENCH_NAME];
         title_of(&report->item, title, sizeof title);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", title);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%zu", report->item.tokens);
@@ -206,6 +234,8 @@ static enum espl_status print_cases(const struct espl_nm_bench_run *run, struct 
             const struct espl_nm_bench_peer *peer = &report->peers[k];
             espl_table_number(table, 2, peer->measured ? peer->graph.median * 1e6 : NAN);
         }
+        espl_nm_bench_fastest(report, fastest);
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", fastest);
     }
     if (status == ESPL_OK) {
         status = espl_table_print(table, run->cli->out, 0, run->cli->colour_out, err);
@@ -221,7 +251,7 @@ static enum espl_status print_summary(const struct espl_nm_bench_run *run, struc
     size_t count = 0;
     columns[count++] = (struct espl_column){.title = "set"};
     columns[count++] = (struct espl_column){.title = "images", .right = true};
-    columns[count++] = (struct espl_column){.title = "kept of 8", .right = true};
+    columns[count++] = (struct espl_column){.title = "kept", .right = true};
     for (size_t k = 0; k < RATIOS; k++) {
         columns[count++] = (struct espl_column){.title = ratios[k].title, .right = true};
     }
@@ -229,9 +259,11 @@ static enum espl_status print_summary(const struct espl_nm_bench_run *run, struc
     enum espl_status status = espl_table_create(columns, count, &table, err);
     for (size_t i = 0; status == ESPL_OK && i < run->report_count; i++) {
         for (size_t k = 0; opens_group(run, i) && k <= run->options.kept_count; k++) {
+            char name[ESPL_NM_BENCH_NAME];
+            espl_nm_bench_kept_name(run, k, name);
             espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", run->cases[i].set);
             espl_table_cell(table, ESPL_STYLE_PLAIN, "%zu", run->cases[i].batch);
-            espl_table_cell(table, ESPL_STYLE_PLAIN, "%u", run->reports[i].results[k].kept);
+            espl_table_cell(table, ESPL_STYLE_PLAIN, "%s", name);
             for (size_t r = 0; r < RATIOS; r++) {
                 const struct statistic s = statistic_of(run, &run->cases[i], k, &ratios[r]);
                 espl_table_number(table, 2, mean_of(&s));
@@ -291,10 +323,10 @@ static json_t *result_json(const struct espl_nm_bench_result *r)
                                             "overlap", time_json(&times->overlap), "eager",
                                             time_json(&times->eager)));
     }
-    return json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "kept", (int)r->kept, "form",
-                     form_names[r->form], "weight_bytes", (json_int_t)r->bytes, "choice",
-                     choice_json(&r->choice), "outputs", outputs, "search",
-                     search_json(&r->search));
+    return json_pack("{s:i, s:b, s:s, s:I, s:o, s:o, s:o}", "kept", (int)r->kept, "packed",
+                     (int)r->packed, "form", form_names[r->form], "weight_bytes",
+                     (json_int_t)r->bytes, "choice", choice_json(&r->choice), "outputs", outputs,
+                     "search", search_json(&r->search));
 }
 
 static json_t *report_json(const struct espl_nm_bench_report *report)
@@ -313,10 +345,13 @@ static json_t *report_json(const struct espl_nm_bench_report *report)
                             time_json(&p->graph), "eager", time_json(&p->eager))
                 : json_pack("{s:s, s:b, s:s}", "name", p->name, "measured", 0, "why", p->why));
     }
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "set", report->item.set, "layer",
-                     report->item.layer, "batch", (json_int_t)report->item.batch, "tokens",
-                     (json_int_t)report->item.tokens, "rows", (json_int_t)report->item.rows, "cols",
-                     (json_int_t)report->item.cols, "results", results, "baselines", peers);
+    char fastest[ESPL_NM_BENCH_NAME];
+    espl_nm_bench_fastest(report, fastest);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "fastest", fastest, "set",
+                     report->item.set, "layer", report->item.layer, "batch",
+                     (json_int_t)report->item.batch, "tokens", (json_int_t)report->item.tokens,
+                     "rows", (json_int_t)report->item.rows, "cols", (json_int_t)report->item.cols,
+                     "results", results, "baselines", peers);
 }
 
 static json_t *summary_json(const struct espl_nm_bench_run *run)
@@ -358,6 +393,23 @@ static json_t *table_1_json(const struct espl_nm_bench_run *run)
     return list;
 }
 
+/* A baseline that never ran, and why, each once. */
+static void print_absent(const struct espl_nm_bench_run *run)
+{
+    for (size_t p = 0; p < run->options.peer_count; p++) {
+        const char *why = NULL;
+        bool measured = false;
+        for (size_t i = 0; i < run->report_count; i++) {
+            const struct espl_nm_bench_peer *peer = &run->reports[i].peers[p];
+            measured = measured || peer->measured;
+            why = why == NULL ? peer->why : why;
+        }
+        if (!measured && why != NULL) {
+            fprintf(run->cli->out, "\nnot measured: %s: %s\n", run->options.peers[p]->name, why);
+        }
+    }
+}
+
 enum espl_status espl_nm_bench_print(const struct espl_nm_bench_run *run, struct espl_error *err)
 {
     const struct espl_cli *cli = run->cli;
@@ -385,6 +437,7 @@ enum espl_status espl_nm_bench_print(const struct espl_nm_bench_run *run, struct
     enum espl_status status = print_cases(run, err);
     if (status == ESPL_OK) {
         status = print_summary(run, err);
+        print_absent(run);
     }
     return status == ESPL_OK && run->options.search ? print_table_1(run, err) : status;
 }
