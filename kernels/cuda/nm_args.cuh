@@ -72,10 +72,6 @@ size_t nm_shared_bytes(const struct espl_cuda_nm_choice *choice, unsigned mode);
 /** Whether there is a kernel for a choice and the device has the room. */
 bool nm_choice_exists(const struct espl_cuda_nm_matrix *matrix,
                       const struct espl_cuda_nm_choice *choice);
-bool nm_choice_is_wide(const struct espl_cuda_nm_choice *choice);
-/** The rule: whether the kernel of large products is taken. */
-bool nm_prefers_wide(const struct espl_cuda_nm_matrix *matrix, size_t tokens,
-                     unsigned multiprocessors);
 /** The rule among all other choices. */
 struct espl_cuda_nm_choice nm_choose(const struct espl_cuda_nm_matrix *matrix, size_t tokens,
                                      unsigned multiprocessors);

@@ -1,5 +1,6 @@
 /* Products with N:M weights: choosing, and launching one kernel. */
 #include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/nm_stay.cuh"
 #include "kernels/cuda/nm_wide.cuh"
 #include "kernels/formats/nm_wide.h"
 
@@ -9,10 +10,10 @@
 struct espl_cuda_nm {
     const struct espl_cuda_nm_matrix *matrix;
     size_t tokens;
-    bool wide; /* the kernel of large products, where operands are aligned for it */
+    enum nm_large large; /* the kernel of large products, where operands are aligned for it */
     struct espl_cuda_nm_choice choice;
     const void *kernels[3]; /* by output mode */
-    const void *wide_kernels[3];
+    const void *large_kernels[3];
     unsigned multiprocessors;
     bool can_overlap;
 };
@@ -112,6 +113,11 @@ struct nm_args make_args(const struct espl_cuda_nm *nm, const struct espl_cuda_n
     return args;
 }
 
+size_t large_shared_bytes(const struct espl_cuda_nm *nm, const struct espl_cuda_nm_matrix *matrix)
+{
+    return nm->large == NM_LARGE_STAY ? nm_stay_shared_bytes(matrix) : nm_wide_shared_bytes(matrix);
+}
+
 /* Kernels of the choice, and the room that they need. */
 enum espl_status find_kernels(struct espl_cuda_nm *nm, struct espl_error *err)
 {
@@ -121,12 +127,13 @@ enum espl_status find_kernels(struct espl_cuda_nm *nm, struct espl_error *err)
         nm->kernels[mode] = nm_kernel(matrix, nm->choice.tile_tokens / NM_TOKENS,
                                       nm->choice.tile_rows / ESPL_NM_STRIPE, mode);
     }
-    for (unsigned mode = 0; nm->wide && status == ESPL_OK && mode < 3; mode++) {
-        nm->wide_kernels[mode] = nm_wide_kernel_of(matrix, mode);
+    for (unsigned mode = 0; nm->large != NM_NOT_LARGE && status == ESPL_OK && mode < 3; mode++) {
+        nm->large_kernels[mode] = nm->large == NM_LARGE_STAY ? nm_stay_kernel_of(matrix, mode)
+                                                             : nm_wide_kernel_of(matrix, mode);
         status =
-            espl_cuda_check(cudaFuncSetAttribute(nm->wide_kernels[mode],
+            espl_cuda_check(cudaFuncSetAttribute(nm->large_kernels[mode],
                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 static_cast<int>(nm_wide_shared_bytes(matrix))),
+                                                 static_cast<int>(large_shared_bytes(nm, matrix))),
                             "cannot prepare an N:M kernel", err);
     }
     return status;
@@ -135,10 +142,10 @@ enum espl_status find_kernels(struct espl_cuda_nm *nm, struct espl_error *err)
 /* What the caller or the rule wants. */
 void choose(struct espl_cuda_nm *nm, const struct espl_cuda_nm_choice *wanted)
 {
-    const bool wants_wide = wanted != NULL && nm_choice_is_wide(wanted);
-    nm->wide = wanted == NULL ? nm_prefers_wide(nm->matrix, nm->tokens, nm->multiprocessors)
-                              : wants_wide && nm_choice_exists(nm->matrix, wanted);
-    nm->choice = wanted != NULL && !nm->wide
+    nm->large = wanted == NULL ? nm_prefers_large(nm->matrix, nm->tokens, nm->multiprocessors)
+                : nm_choice_exists(nm->matrix, wanted) ? nm_large_of(wanted)
+                                                       : NM_NOT_LARGE;
+    nm->choice = wanted != NULL && nm->large == NM_NOT_LARGE
                      ? *wanted
                      : nm_choose(nm->matrix, nm->tokens, nm->multiprocessors);
 }
@@ -215,8 +222,7 @@ extern "C" void espl_cuda_nm_destroy(struct espl_cuda_nm *nm)
 
 extern "C" struct espl_cuda_nm_choice espl_cuda_nm_chosen(const struct espl_cuda_nm *nm)
 {
-    const struct espl_cuda_nm_choice wide = {NM_WIDE_TOKENS, ESPL_NM_WIDE_ROWS, 1, 1};
-    return nm->wide ? wide : nm->choice;
+    return nm->large != NM_NOT_LARGE ? nm_large_choice(nm->large) : nm->choice;
 }
 
 extern "C" enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
@@ -232,15 +238,17 @@ extern "C" enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
     const struct espl_cuda_nm_matrix *read = weights != NULL ? weights : nm->matrix;
     struct nm_args args = make_args(nm, read, operands);
     cudaLaunchConfig_t config = {};
-    if (nm->wide && fits_wide(operands)) {
-        const size_t tiles = (operands->tokens + NM_WIDE_TOKENS - 1) / NM_WIDE_TOKENS *
+    if (nm->large != NM_NOT_LARGE && fits_wide(operands)) {
+        const bool stays = nm->large == NM_LARGE_STAY;
+        const size_t tile = nm_large_choice(nm->large).tile_tokens;
+        const size_t tiles = (operands->tokens + tile - 1) / tile *
                              ((read->rows + ESPL_NM_WIDE_ROWS - 1) / ESPL_NM_WIDE_ROWS);
         args.values = read->wide;
         config.gridDim =
             dim3(tiles < nm->multiprocessors ? static_cast<unsigned>(tiles) : nm->multiprocessors);
-        config.blockDim = dim3(NM_WIDE_THREADS);
-        config.dynamicSmemBytes = nm_wide_shared_bytes(read);
-        return launch(nm, &config, nm->wide_kernels[mode], &args, overlap, stream, err);
+        config.blockDim = dim3(stays ? unsigned{NM_STAY_THREADS} : unsigned{NM_WIDE_THREADS});
+        config.dynamicSmemBytes = large_shared_bytes(nm, read);
+        return launch(nm, &config, nm->large_kernels[mode], &args, overlap, stream, err);
     }
     config.gridDim = grid_of(nm, operands->tokens);
     config.blockDim = dim3(nm->choice.splits * nm->choice.tiles * NM_WARP);

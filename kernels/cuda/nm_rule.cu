@@ -1,5 +1,6 @@
 /* Which choices there are for an N:M product, and the rule that takes one. How far the rule is from
  * the best of all is measured in docs/kernels/md-spmm.md. */
+#include "kernels/cuda/nm_stay.cuh"
 #include "kernels/cuda/nm_wide.cuh"
 #include "kernels/formats/nm_wide.h"
 
@@ -123,7 +124,12 @@ const struct range ranges[KEPT_CLASSES][DEPTH_CLASSES][RANGES] = {
     },
 };
 
-const struct espl_cuda_nm_choice wide_choice = {NM_WIDE_TOKENS, ESPL_NM_WIDE_ROWS, 1, 1};
+/* By enum nm_large. A block of the second one has two tiles at a time. */
+const struct espl_cuda_nm_choice large_choices[] = {
+    {0, 0, 0, 0},
+    {NM_WIDE_TOKENS, ESPL_NM_WIDE_ROWS, 1, 1},
+    {NM_STAY_TOKENS, ESPL_NM_WIDE_ROWS, 1, 2},
+};
 
 unsigned kept_class(const struct espl_cuda_nm_matrix *matrix)
 {
@@ -167,17 +173,34 @@ size_t nm_shared_bytes(const struct espl_cuda_nm_choice *choice, unsigned mode)
     return choice->tiles * (terms + (staged ? units * UNIT_BYTES * choice->splits : 0));
 }
 
-bool nm_choice_is_wide(const struct espl_cuda_nm_choice *choice)
+struct espl_cuda_nm_choice nm_large_choice(enum nm_large large)
 {
-    return choice->tile_tokens == NM_WIDE_TOKENS && choice->tile_rows == ESPL_NM_WIDE_ROWS &&
-           choice->splits == 1 && choice->tiles == 1;
+    return large_choices[large];
+}
+
+enum nm_large nm_large_of(const struct espl_cuda_nm_choice *choice)
+{
+    for (int large = NM_LARGE_STAY; large > NM_NOT_LARGE; large--) {
+        const struct espl_cuda_nm_choice *known = &large_choices[large];
+        if (choice->tile_tokens == known->tile_tokens && choice->tile_rows == known->tile_rows &&
+            choice->splits == known->splits && choice->tiles == known->tiles) {
+            return static_cast<enum nm_large>(large);
+        }
+    }
+    return NM_NOT_LARGE;
 }
 
 bool nm_choice_exists(const struct espl_cuda_nm_matrix *matrix,
                       const struct espl_cuda_nm_choice *choice)
 {
-    if (nm_choice_is_wide(choice)) {
+    switch (nm_large_of(choice)) {
+    case NM_LARGE_RING:
         return nm_wide_kernel_of(matrix, 0) != NULL;
+    case NM_LARGE_STAY:
+        return nm_stay_stages(matrix) >= NM_STAY_LEAST_STAGES &&
+               nm_stay_kernel_of(matrix, 0) != NULL;
+    default:
+        break;
     }
     return is_power(choice->splits, MOST_SPLITS) && is_power(choice->tiles, 4) &&
            choice->splits * choice->tiles <= NM_MAX_WARPS && choice->tile_tokens % NM_TOKENS == 0 &&
@@ -202,18 +225,25 @@ extern "C" size_t espl_cuda_nm_choices(const struct espl_cuda_nm_matrix *matrix,
             }
         }
     }
-    if (count < most && nm_choice_exists(matrix, &wide_choice)) {
-        choices[count++] = wide_choice;
+    for (int large = NM_LARGE_RING; large <= NM_LARGE_STAY; large++) {
+        if (count < most && nm_choice_exists(matrix, &large_choices[large])) {
+            choices[count++] = large_choices[large];
+        }
     }
     return count;
 }
 
-bool nm_prefers_wide(const struct espl_cuda_nm_matrix *matrix, size_t tokens,
-                     unsigned multiprocessors)
+enum nm_large nm_prefers_large(const struct espl_cuda_nm_matrix *matrix, size_t tokens,
+                               unsigned multiprocessors)
 {
     const double outputs = static_cast<double>((tokens + NM_TOKENS - 1) / NM_TOKENS) *
                            matrix->stripes * FITTED_MULTIPROCESSORS / multiprocessors;
-    return outputs >= WIDE_OUTPUTS && nm_choice_exists(matrix, &wide_choice);
+    if (outputs < WIDE_OUTPUTS) {
+        return NM_NOT_LARGE;
+    }
+    return nm_choice_exists(matrix, &large_choices[NM_LARGE_STAY])   ? NM_LARGE_STAY
+           : nm_choice_exists(matrix, &large_choices[NM_LARGE_RING]) ? NM_LARGE_RING
+                                                                     : NM_NOT_LARGE;
 }
 
 struct espl_cuda_nm_choice nm_choose(const struct espl_cuda_nm_matrix *matrix, size_t tokens,

@@ -7,17 +7,9 @@
  * takes them from registers and the weights from shared memory. Outputs go through shared memory,
  * and leave in bulk while the next tile is multiplied.
  *
- * A stage is given back one step late: when the products of the next step have been started and
- * those of this one have ended. They read what the lanes loaded, so all loads have ended too. */
-#include "kernels/cuda/nm_device.cuh"
+ * A stage is given back when the products that read its weights have ended. */
+#include "kernels/cuda/nm_warpgroup.cuh"
 #include "kernels/cuda/nm_wide.cuh"
-#include "kernels/formats/nm_wide.h"
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define NM_HAS_WARPGROUPS 1
-#else
-#define NM_HAS_WARPGROUPS 0
-#endif
 
 namespace
 {
@@ -25,7 +17,6 @@ namespace
 enum {
     GROUP_THREADS = 128,
     GROUP_TOKENS = 64,
-    COPY_ROWS = GROUP_THREADS / 8,            /* of activations that are copied at a time */
     X_BYTES = NM_WIDE_TOKENS * ESPL_NM_BLOCK, /* of a stage */
     CHUNK_ROWS = 32,
     CHUNKS = ESPL_NM_WIDE_ROWS / CHUNK_ROWS,
@@ -35,80 +26,9 @@ enum {
 };
 
 template <int R, int V>
-constexpr unsigned unit_bytes = ESPL_NM_WIDE_ROWS * 16 * R + ESPL_NM_WIDE_ROWS / V * 8 * R;
-template <int R, int V>
-constexpr unsigned stage_bytes = X_BYTES + (unit_bytes<R, V> + 127) / 128 * 128;
+constexpr unsigned stage_bytes = X_BYTES + (nm_unit_bytes<R, V> + 127) / 128 * 128;
 
 #if NM_HAS_WARPGROUPS
-
-__device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity)
-{
-    unsigned done = 0;
-    while (done == 0) {
-        asm volatile("{\n .reg .pred p;\n"
-                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     " selp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    }
-}
-
-__device__ __forceinline__ void init_barrier(unsigned barrier, unsigned count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
-__device__ __forceinline__ void arrive(unsigned barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ uint4 load_four(unsigned address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(address));
-    return v;
-}
-
-/* Matrices of 8 x 16 bytes: two along the columns follow each other, 8 rows further are 256 bytes.
- */
-__device__ __forceinline__ unsigned long long describe(unsigned address)
-{
-    return (unsigned long long)(address >> 4 & 0x3FFFu) | (unsigned long long)(128 >> 4) << 16 |
-           (unsigned long long)(256 >> 4) << 32;
-}
-
-/* d (64 tokens x 64 rows) += a (64 x 32) * weights (32 x 64) */
-__device__ __forceinline__ void multiply(int (&d)[32], const unsigned (&a)[4],
-                                         unsigned long long weights)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
-                 "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1;"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
-                   "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
-                   "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]),
-                   "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
-                   "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]),
-                   "+r"(d[30]), "+r"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
-}
-
-/* The same with 32 rows. */
-__device__ __forceinline__ void multiply(int (&d)[16], const unsigned (&a)[4],
-                                         unsigned long long weights)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, "
-                 "1;"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
-                   "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
-                   "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
-}
 
 /* Where everything is in shared memory, and the ring of stages. */
 struct ring {
@@ -132,16 +52,17 @@ template <int R, int V>
 __device__ __forceinline__ void copy_tiles(const nm_args &args, ring ring, unsigned tiles,
                                            unsigned row_blocks, unsigned thread)
 {
-    constexpr unsigned UNIT = unit_bytes<R, V>;
+    constexpr unsigned UNIT = nm_unit_bytes<R, V>;
     const unsigned chunk = thread % 8 * 16;
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const unsigned first_token = tile / row_blocks * NM_WIDE_TOKENS + thread / 8;
+        nm_rows<NM_WIDE_TOKENS, GROUP_THREADS> rows(args, tile / row_blocks * NM_WIDE_TOKENS,
+                                                    thread);
         const uint8_t *weights = args.values + (size_t)(tile % row_blocks) * args.blocks * UNIT;
         for (unsigned block = 0; block < args.blocks; block++) {
             const unsigned to = ring.stages + ring.stage * stage_bytes<R, V>;
             const unsigned full = ring.full + 8 * ring.stage;
             const unsigned column = block * ESPL_NM_BLOCK + chunk;
-            wait_for(ring.empty + 8 * ring.stage, ring.parity ^ 1);
+            nm_wait_barrier(ring.empty + 8 * ring.stage, ring.parity ^ 1);
             if (thread == 0) {
                 asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full),
                              "r"(UNIT)
@@ -151,116 +72,13 @@ __device__ __forceinline__ void copy_tiles(const nm_args &args, ring ring, unsig
                              "l"(weights + (size_t)block * UNIT), "r"(UNIT), "r"(full)
                              : "memory");
             }
-#pragma unroll
-            for (unsigned i = 0; i < NM_WIDE_TOKENS / COPY_ROWS; i++) {
-                const unsigned token = first_token + COPY_ROWS * i;
-                const unsigned in_tile = thread / 8 + COPY_ROWS * i;
-                const bool is_there = token < args.tokens && column < args.x_stride;
-                const int8_t *from =
-                    args.x + (is_there ? (size_t)token * args.x_stride + column : 0);
-                asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                                 to + in_tile * ESPL_NM_BLOCK + (chunk ^ in_tile % 2 * 64)),
-                             "l"(from), "r"(is_there ? 16 : 0)
-                             : "memory");
-            }
+            rows.copy(to, column < args.x_stride);
             asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
                          : "memory");
             ring.next();
         }
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-/* x <- the lane's 32 activations of a token of the tile. */
-__device__ __forceinline__ void load_token(unsigned stage, unsigned token, unsigned lane,
-                                           unsigned (&x)[8])
-{
-    const unsigned at = stage + token * ESPL_NM_BLOCK + lane % 4 * 16;
-    const unsigned turn = token % 2 * 64;
-    const uint4 early = load_four(at + turn);
-    const uint4 late = load_four(at + (64 - turn));
-    x[0] = early.x;
-    x[1] = early.y;
-    x[2] = early.z;
-    x[3] = early.w;
-    x[4] = late.x;
-    x[5] = late.y;
-    x[6] = late.z;
-    x[7] = late.w;
-}
-
-/* One step: 128 columns of 64 tokens with all groups of rows. Operands of several groups are
- * gathered before their products start, so that these follow each other closely. */
-template <int R, int V>
-__device__ __forceinline__ void multiply_stage(unsigned stage, unsigned token, unsigned lane,
-                                               int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2])
-{
-    constexpr int GROUPS = ESPL_NM_WIDE_ROWS / V;
-    constexpr int PAIRS = R / 2;
-    constexpr int BATCH = 8 / PAIRS < GROUPS ? 8 / PAIRS : GROUPS; /* 32 registers */
-    const unsigned weights = stage + X_BYTES;
-    const unsigned selectors = weights + ESPL_NM_WIDE_ROWS * 16 * R + lane % 4 * (2 * R);
-    unsigned selector[GROUPS][PAIRS];
-    unsigned low[8];
-    unsigned high[8];
-    load_token(stage, token, lane, low);
-    load_token(stage, token + 8, lane, high);
-#pragma unroll
-    for (int i = 0; i < GROUPS * PAIRS; i++) {
-        asm volatile("ld.shared.u32 %0, [%1];"
-                     : "=r"(selector[i / PAIRS][i % PAIRS])
-                     : "r"(selectors + i / PAIRS * (8 * R) + i % PAIRS * 4));
-    }
-#pragma unroll
-    for (int first = 0; first < GROUPS; first += BATCH) {
-        unsigned a[BATCH][PAIRS][4];
-#pragma unroll
-        for (int i = 0; i < BATCH * PAIRS; i++) {
-            const int p = i % PAIRS;
-            const unsigned chosen = selector[first + i / PAIRS][p];
-            a[i / PAIRS][p][0] = nm_gather<R>(low, 2 * p, chosen);
-            a[i / PAIRS][p][1] = nm_gather<R>(high, 2 * p, chosen);
-            a[i / PAIRS][p][2] = nm_gather<R>(low, 2 * p + 1, chosen >> 16);
-            a[i / PAIRS][p][3] = nm_gather<R>(high, 2 * p + 1, chosen >> 16);
-        }
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int i = 0; i < BATCH * PAIRS; i++) {
-            const int group = first + i / PAIRS;
-            multiply(sums[group], a[i / PAIRS][i % PAIRS],
-                     describe(weights + group * (V * 16 * R) + i % PAIRS * (V * 32)));
-        }
-    }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-/* Eight neighbouring outputs of a token as 16 bytes of halves or 8 of codes. */
-template <int MODE, int BYTES>
-__device__ __forceinline__ void put_eight(const nm_args &args, const int (&sum)[8],
-                                          const float (&scale)[8], const float (&bias)[8],
-                                          float token_scale, uint8_t *to)
-{
-    float v[8];
-    unsigned word[2 * BYTES];
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        v[i] = nm_value<MODE>(args, sum[i], scale[i], bias[i], token_scale);
-    }
-    if constexpr (BYTES == 2) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
-            word[i] = reinterpret_cast<const unsigned &>(pair);
-        }
-        *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            word[i] = nm_pack(nm_code(args, v[4 * i]), nm_code(args, v[4 * i + 1]),
-                              nm_code(args, v[4 * i + 2]), nm_code(args, v[4 * i + 3]));
-        }
-        *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
-    }
 }
 
 /* What an epilogue reads, loaded while the tile is multiplied: scales and biases of two of the
@@ -287,21 +105,6 @@ __device__ __forceinline__ lane_terms load_terms(const nm_args &args, unsigned f
     return terms;
 }
 
-/* Eight scales or biases from shared memory. */
-__device__ __forceinline__ void load_eight(const float *terms, float (&eight)[8])
-{
-    const float4 early = reinterpret_cast<const float4 *>(terms)[0];
-    const float4 late = reinterpret_cast<const float4 *>(terms)[1];
-    eight[0] = early.x;
-    eight[1] = early.y;
-    eight[2] = early.z;
-    eight[3] = early.w;
-    eight[4] = late.x;
-    eight[5] = late.y;
-    eight[6] = late.z;
-    eight[7] = late.w;
-}
-
 /* All outputs of a lane to shared memory. */
 template <int V, int MODE, int BYTES>
 __device__ __forceinline__ void
@@ -314,8 +117,8 @@ put_lane(const nm_args &args, const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
         float scale[8];
         float bias[8];
         const unsigned row = chunk * CHUNK_ROWS + lane_row;
-        load_eight(terms + row, scale);
-        load_eight(terms + ESPL_NM_WIDE_ROWS + row, bias);
+        nm_load_eight(terms + row, scale);
+        nm_load_eight(terms + ESPL_NM_WIDE_ROWS + row, bias);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int eight[8];
@@ -324,8 +127,8 @@ put_lane(const nm_args &args, const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
                 const int first = chunk * CHUNK_ROWS % V / 8 + i / 2;
                 eight[i] = sums[chunk * CHUNK_ROWS / V][4 * first + 2 * half + i % 2];
             }
-            put_eight<MODE, BYTES>(args, eight, scale, bias, token_scale[half],
-                                   out + 8 * half * OUT_PITCH + row * BYTES);
+            nm_put_eight<MODE, BYTES>(args, eight, scale, bias, token_scale[half],
+                                      out + 8 * half * OUT_PITCH + row * BYTES);
         }
     }
 }
@@ -412,30 +215,28 @@ __device__ __forceinline__ void multiply_tiles(const nm_args &args, ring ring, u
         if constexpr (MODE != NM_SUMS) {
             terms = load_terms(args, first_row, first_token + token % GROUP_TOKENS);
         }
-        /* Two steps a turn, with operands in registers of their own: those of one step may be
-         * gathered while the products of the step before still read theirs. */
-        unsigned before = 0; /* barrier of the stage before */
-        unsigned block = 0;
-        while (block < args.blocks) {
-#pragma unroll
-            for (unsigned half = 0; half < 2; half++) {
-                if (half == 1 && block == args.blocks) {
-                    break;
-                }
-                wait_for(ring.full + 8 * ring.stage, ring.parity);
-                multiply_stage<R, V>(ring.stages + ring.stage * stage_bytes<R, V>, token, lane,
-                                     sums);
-                asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-                if (block > 0) {
-                    arrive(before);
-                }
-                before = ring.empty + 8 * ring.stage;
+        nm_step<R, V> step;
+        unsigned before = 0; /* the stage before, and the barrier that gives it back */
+        unsigned freed = 0;
+        for (unsigned block = 0; block <= args.blocks; block++) {
+            const unsigned stage = ring.stages + ring.stage * stage_bytes<R, V>;
+            if (block > 0) {
+                step.multiply(before + X_BYTES, sums);
+            }
+            if (block < args.blocks) { /* while products run */
+                nm_wait_barrier(ring.full + 8 * ring.stage, ring.parity);
+                step.load(stage, stage + X_BYTES, token, lane);
+            }
+            nm_wait_products();
+            if (block > 0) {
+                nm_arrive(freed);
+            }
+            before = stage;
+            freed = ring.empty + 8 * ring.stage;
+            if (block < args.blocks) {
                 ring.next();
-                block++;
             }
         }
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-        arrive(before);
         if constexpr (MODE == NM_SUMS) {
             put_sums<V>(args, sums, first_token, first_row);
         } else {
@@ -466,8 +267,8 @@ __global__ void __launch_bounds__(NM_WIDE_THREADS, 1) nm_wide_kernel(const nm_ar
     nm_let_successor_start();
     if (threadIdx.x == 0) {
         for (unsigned s = 0; s < NM_WIDE_STAGES; s++) {
-            init_barrier(ring.full + 8 * s, GROUP_THREADS + 1);
-            init_barrier(ring.empty + 8 * s, 2 * GROUP_THREADS);
+            nm_init_barrier(ring.full + 8 * s, GROUP_THREADS + 1);
+            nm_init_barrier(ring.empty + 8 * s, 2 * GROUP_THREADS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -493,9 +294,18 @@ template <int R, int V> const void *mode_kernel(unsigned mode)
 
 } // namespace
 
-const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned mode)
+bool nm_has_code(const void *kernel)
 {
     cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return attributes.sharedSizeBytes > 0;
+}
+
+const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned mode)
+{
     const unsigned shared = ESPL_NM_STRIPE << matrix->group;
     const void *kernel = NULL;
     if (matrix->wide == NULL) {
@@ -506,12 +316,7 @@ const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned
     } else {
         kernel = shared == 32 ? mode_kernel<4, 32>(mode) : mode_kernel<4, 64>(mode);
     }
-    /* Code for other devices is empty: it has no barriers. */
-    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return NULL;
-    }
-    return attributes.sharedSizeBytes > 0 ? kernel : NULL;
+    return nm_has_code(kernel) ? kernel : NULL;
 }
 
 size_t nm_wide_shared_bytes(const struct espl_cuda_nm_matrix *matrix)

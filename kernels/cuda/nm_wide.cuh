@@ -11,6 +11,9 @@ enum {
     NM_WIDE_THREADS = 384 /* two groups of four warps multiply, one copies */
 };
 
+/** Whether a kernel of large products has code for this device: elsewhere it is empty, without
+ *  barriers. */
+bool nm_has_code(const void *kernel);
 /** Kernel for N = 2 or 4 of 8, V = 32 or 64; NULL: there is none, or none for this device. */
 const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned mode);
 /** Bytes of dynamic shared memory. */
