@@ -139,8 +139,8 @@ enum espl_status espl_spmm_layer_upload(const struct espl_spmm_layer *layer, con
 
 /* ---- activations ---- */
 
-/* Finite halves of both signs, from 2^-5 to 2. */
-static uint16_t *random_halves(size_t count)
+/* halves <- finite numbers of both signs, from 2^-5 to 2. */
+static void random_halves(uint16_t *halves, size_t count)
 {
     enum {
         SIGN = 0x8000,
@@ -150,13 +150,11 @@ static uint16_t *random_halves(size_t count)
         FRACTION_BITS = 10
     };
     uint64_t state = SEED;
-    uint16_t *halves = malloc(count * sizeof *halves);
-    for (size_t i = 0; halves != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const uint64_t word = espl_spmm_random_word(&state);
         const unsigned exponent = LEAST_EXPONENT + (unsigned)((word >> 32) % EXPONENTS);
         halves[i] = (uint16_t)((word & (SIGN | FRACTION)) | exponent << FRACTION_BITS);
     }
-    return halves;
 }
 
 enum espl_status espl_spmm_activations_make(const struct espl_spmm_layer *layer, size_t most_tokens,
@@ -164,13 +162,13 @@ enum espl_status espl_spmm_activations_make(const struct espl_spmm_layer *layer,
 {
     const size_t in = layer->shape.in;
     const size_t bytes = most_tokens * in * sizeof(uint16_t);
-    uint16_t *halves = random_halves(most_tokens * in);
+    uint16_t *halves = malloc(bytes);
     *x = (struct espl_spmm_activations){.layer = layer, .tokens = most_tokens};
-    enum espl_status status =
-        halves != NULL ? ESPL_OK : espl_fail(err, ESPL_E_NOMEM, "out of memory for activations");
-    if (status == ESPL_OK) {
-        status = espl_cuda_alloc(bytes, &x->halves, err);
+    if (halves == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for activations");
     }
+    random_halves(halves, most_tokens * in);
+    enum espl_status status = espl_cuda_alloc(bytes, &x->halves, err);
     if (status == ESPL_OK) {
         status = espl_cuda_upload(x->halves, halves, bytes, err);
     }
