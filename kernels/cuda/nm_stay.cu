@@ -122,7 +122,7 @@ __device__ __forceinline__ void copy_tile(const nm_args &args, const places &at,
     for (unsigned block = 0; block < args.blocks; block++) {
         const unsigned to = at.stages + position.stage * STAGE_BYTES;
         const unsigned column = block * ESPL_NM_BLOCK + chunk;
-        nm_wait_barrier(at.empty + 8 * position.stage, position.parity ^ 1);
+        wait_parity(at.empty + 8 * position.stage, position.parity ^ 1);
         rows.copy(to, column < args.x_stride);
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
                          at.full + 8 * position.stage)
@@ -144,7 +144,7 @@ __device__ __forceinline__ void copy_share(const nm_args &args, const places &at
         const unsigned end = min(share.end, (row_block + 1) * share.token_tiles);
         if (leads) {
             if (changes > 0) {
-                nm_wait_barrier(at.weights_empty, (changes - 1) % 2);
+                wait_parity(at.weights_empty, (changes - 1) % 2);
             }
             copy_weights(args, at, row_block, unit);
         }
@@ -251,7 +251,7 @@ __device__ __forceinline__ void multiply_tile(const nm_args &args, const places 
             weights += PITCH;
         }
         if (block < args.blocks) { /* while products run */
-            nm_wait_barrier(at.full + 8 * position.stage, position.parity);
+            wait_parity(at.full + 8 * position.stage, position.parity);
             step.load(at.stages + position.stage * STAGE_BYTES, weights, token, lane);
         }
         nm_wait_products();
@@ -280,7 +280,7 @@ __device__ __forceinline__ void multiply_share(const nm_args &args, const places
         if (changes == 0) {
             nm_wait_for_predecessor(); /* scales of tokens */
         }
-        nm_wait_barrier(at.weights_full, changes % 2);
+        wait_parity(at.weights_full, changes % 2);
         for (unsigned tile = share.own(next, group); tile < end; tile += GROUPS) {
             multiply_tile<R, V, MODE>(args, at, position, terms,
                                       tile % share.token_tiles * NM_STAY_TOKENS,

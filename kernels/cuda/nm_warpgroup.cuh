@@ -4,6 +4,7 @@
 #define ESPL_CUDA_NM_WARPGROUP_CUH
 
 #include "kernels/cuda/nm_device.cuh"
+#include "kernels/cuda/shared_memory.cuh"
 #include "kernels/formats/nm_wide.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -18,19 +19,6 @@ constexpr unsigned nm_unit_bytes = ESPL_NM_WIDE_ROWS * 16 * R + ESPL_NM_WIDE_ROW
 
 #if NM_HAS_WARPGROUPS
 
-__device__ __forceinline__ void nm_wait_barrier(unsigned barrier, unsigned parity)
-{
-    unsigned done = 0;
-    while (done == 0) {
-        asm volatile("{\n .reg .pred p;\n"
-                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     " selp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    }
-}
-
 __device__ __forceinline__ void nm_init_barrier(unsigned barrier, unsigned count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
@@ -39,15 +27,6 @@ __device__ __forceinline__ void nm_init_barrier(unsigned barrier, unsigned count
 __device__ __forceinline__ void nm_arrive(unsigned barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ uint4 nm_load_four(unsigned address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(address));
-    return v;
 }
 
 /* Matrices of 8 x 16 bytes: two along the columns follow each other, 8 rows further are 256 bytes.
@@ -134,8 +113,8 @@ __device__ __forceinline__ void nm_load_token(unsigned stage, unsigned token, un
 {
     const unsigned at = stage + token * ESPL_NM_BLOCK + lane % 4 * 16;
     const unsigned turn = token % 2 * 64;
-    const uint4 early = nm_load_four(at + turn);
-    const uint4 late = nm_load_four(at + (64 - turn));
+    const uint4 early = load_quad(at + turn);
+    const uint4 late = load_quad(at + (64 - turn));
     x[0] = early.x;
     x[1] = early.y;
     x[2] = early.z;

@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy_tiles(const nm_args &args, ring ring, unsig
             const unsigned to = ring.stages + ring.stage * stage_bytes<R, V>;
             const unsigned full = ring.full + 8 * ring.stage;
             const unsigned column = block * ESPL_NM_BLOCK + chunk;
-            nm_wait_barrier(ring.empty + 8 * ring.stage, ring.parity ^ 1);
+            wait_parity(ring.empty + 8 * ring.stage, ring.parity ^ 1);
             if (thread == 0) {
                 asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full),
                              "r"(UNIT)
@@ -224,7 +224,7 @@ __device__ __forceinline__ void multiply_tiles(const nm_args &args, ring ring, u
                 step.multiply(before + X_BYTES, sums);
             }
             if (block < args.blocks) { /* while products run */
-                nm_wait_barrier(ring.full + 8 * ring.stage, ring.parity);
+                wait_parity(ring.full + 8 * ring.stage, ring.parity);
                 step.load(stage, stage + X_BYTES, token, lane);
             }
             nm_wait_products();

@@ -100,15 +100,6 @@ __device__ __forceinline__ unsigned join_nibbles(unsigned low, unsigned high)
     return v;
 }
 
-__device__ __forceinline__ uint4 spmm_load_quad(unsigned shared_address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(shared_address));
-    return v;
-}
-
 /* A word of x, columns 8 t .. 8 t + 7 of a block, to the two registers of an MMA fragment. */
 __device__ __forceinline__ uint2 spmm_expand_x(unsigned word)
 {

@@ -3,22 +3,8 @@
 #ifndef ESPL_CUDA_SPMM_COPY_CUH
 #define ESPL_CUDA_SPMM_COPY_CUH
 
+#include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/spmm_args.cuh"
-
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void wait_parity(unsigned barrier, unsigned parity)
-{
-    unsigned done = 0;
-    while (done == 0) {
-        asm volatile("{\n .reg .pred p;\n"
-                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     " selp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    }
-}
-#endif
 
 #if __CUDA_ARCH__ < 900
 /* The 16-byte pieces of a lane, one in 512 bytes, as far as they begin before `bytes`. Most chunks

@@ -9,6 +9,7 @@
 #define ESPL_CUDA_SPMM_DECODE_CUH
 
 #include "espalier/iebme.h"
+#include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/spmm_args.cuh"
 
 #include <type_traits>
@@ -312,7 +313,7 @@ __device__ __forceinline__ void decode_dense(unsigned chunk, unsigned lane, SUMS
     constexpr unsigned HIGH = SPMM_HIGH_NIBBLES;
 #pragma unroll
     for (int q = 0; q < 8; q++) {
-        const uint4 v = spmm_load_quad(chunk + q * 512 + lane * 16);
+        const uint4 v = load_quad(chunk + q * 512 + lane * 16);
         sums.multiply(2 * q, v.x << 4 & HIGH, v.y << 4 & HIGH, v.x & HIGH, v.y & HIGH);
         sums.multiply(2 * q + 1, v.z << 4 & HIGH, v.w << 4 & HIGH, v.z & HIGH, v.w & HIGH);
     }
@@ -330,20 +331,20 @@ __device__ __forceinline__ void decode_chunk(unsigned chunk, unsigned lane, tabl
     } else if (UNIT == ESPL_IEBME_1X1) {
 #pragma unroll
         for (int q = 0; q < 2; q++) {
-            const uint4 m = spmm_load_quad(chunk + q * 512 + lane * 16);
+            const uint4 m = load_quad(chunk + q * 512 + lane * 16);
             decode_single<TABLE>(m.x, 8 * q, place, s, sums);
             decode_single<TABLE>(m.y, 8 * q + 2, place, s, sums);
             decode_single<TABLE>(m.z, 8 * q + 4, place, s, sums);
             decode_single<TABLE>(m.w, 8 * q + 6, place, s, sums);
         }
     } else if (UNIT == ESPL_IEBME_1X2) {
-        const uint4 m = spmm_load_quad(chunk + lane * 16);
+        const uint4 m = load_quad(chunk + lane * 16);
         decode_columns(m.x, 0, place, s, sums);
         decode_columns(m.y, 4, place, s, sums);
         decode_columns(m.z, 8, place, s, sums);
         decode_columns(m.w, 12, place, s, sums);
     } else if (UNIT == ESPL_IEBME_2X1) {
-        const uint4 m = spmm_load_quad(chunk + lane * 16);
+        const uint4 m = load_quad(chunk + lane * 16);
         decode_rows_word<1>(m.x, 0, place, s, sums);
         decode_rows_word<1>(m.y, 4, place, s, sums);
         decode_rows_word<1>(m.z, 8, place, s, sums);

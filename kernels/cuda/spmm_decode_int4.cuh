@@ -158,20 +158,20 @@ __device__ __forceinline__ void decode_chunk_int4(unsigned chunk, unsigned lane,
     if (UNIT == ESPL_IEBME_1X1) {
 #pragma unroll
         for (int q = 0; q < 2; q++) {
-            const uint4 m = spmm_load_quad(chunk + q * 512 + lane * 16);
+            const uint4 m = load_quad(chunk + q * 512 + lane * 16);
             decode_single_int4(m.x, 4 * q, place, s, sums);
             decode_single_int4(m.y, 4 * q + 1, place, s, sums);
             decode_single_int4(m.z, 4 * q + 2, place, s, sums);
             decode_single_int4(m.w, 4 * q + 3, place, s, sums);
         }
     } else if (UNIT == ESPL_IEBME_1X2) {
-        const uint4 m = spmm_load_quad(chunk + lane * 16);
+        const uint4 m = load_quad(chunk + lane * 16);
         decode_columns_int4(m.x, 0, place, s, sums);
         decode_columns_int4(m.y, 2, place, s, sums);
         decode_columns_int4(m.z, 4, place, s, sums);
         decode_columns_int4(m.w, 6, place, s, sums);
     } else if (UNIT == ESPL_IEBME_2X1) {
-        const uint4 m = spmm_load_quad(chunk + lane * 16);
+        const uint4 m = load_quad(chunk + lane * 16);
         decode_rows_int4(m.x, 0, place, s, sums);
         decode_rows_int4(m.y, 2, place, s, sums);
         decode_rows_int4(m.z, 4, place, s, sums);

@@ -1,14 +1,8 @@
 # What masks and encoded codes take, as stored and as other formats; the encoder's own count is the check.
 . "$SRC/tests/cli/common.inc"
 write_prune_job
+append_calibration
 cat >>job.yaml <<END
-  - id: calib
-    use: tokens
-    with:
-      tokenizer: $SRC/datasets/samples/llama-6m
-      text: $SRC/datasets/samples/novels-test-sample.txt.xz
-      samples: 2
-      sequence_length: 64
   - id: quant
     use: atom-quantize
     in: {model: prune, tokens: calib}

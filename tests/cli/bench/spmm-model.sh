@@ -1,14 +1,8 @@
 # The matrices of a model on the CPU, and what is refused before a device is looked for.
 . "$SRC/tests/cli/common.inc"
 write_import_job
+append_calibration
 cat >>job.yaml <<END
-  - id: calib
-    use: tokens
-    with:
-      tokenizer: $SRC/datasets/samples/llama-6m
-      text: $SRC/datasets/samples/novels-test-sample.txt.xz
-      samples: 2
-      sequence_length: 64
   - {id: quant, use: atom-quantize, in: {model: dense, tokens: calib}, with: {method: rtn}}
   - {id: bytes, use: atom-quantize, in: {model: dense, tokens: calib}, with: {method: rtn, weight_bits: 8, activation_bits: 8}}
 END
