@@ -19,6 +19,24 @@ static enum espl_status finish_layer(struct espl_stage_ctx *ctx, uint64_t layer,
     return status;
 }
 
+enum espl_status espl_encoded_blocks(struct espl_stage_ctx *ctx, const struct espl_model *model,
+                                     espl_encoded_block_fn block, void *user,
+                                     struct espl_error *err)
+{
+    const uint64_t layers = espl_model_get_config(model)->layers;
+    enum espl_status status = ESPL_OK;
+    for (uint64_t layer = 0; layer < layers && status == ESPL_OK; layer++) {
+        espl_ctx_progress(ctx, layer, layers, "layer");
+        if (!espl_ctx_unit_done(ctx, layer)) {
+            status = block(user, layer, err);
+        }
+    }
+    if (status == ESPL_OK) {
+        espl_ctx_progress(ctx, layers, layers, "layer");
+    }
+    return status;
+}
+
 enum espl_status espl_encoded_assemble(struct espl_stage_ctx *ctx, struct espl_model *model,
                                        const char *const *names, uint64_t *totals, size_t count,
                                        struct espl_error *err)

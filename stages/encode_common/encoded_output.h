@@ -5,6 +5,13 @@
 #include "engine/stage.h"
 #include "model/model.h"
 
+/** Makes the unit of one block. Errors: those of the method. */
+typedef enum espl_status (*espl_encoded_block_fn)(void *user, uint64_t layer,
+                                                  struct espl_error *err);
+/** Calls `block` for every block of `model` whose unit no earlier run has left, with progress. */
+enum espl_status espl_encoded_blocks(struct espl_stage_ctx *ctx, const struct espl_model *model,
+                                     espl_encoded_block_fn block, void *user,
+                                     struct espl_error *err);
 /** Output "model" <- the datasets of all blocks' units and the tensors of `model` outside blocks;
  *  totals (count) += the counts of the units (encode_common/unit_counts.h). The output was begun.
  *  Errors: CORRUPT, NOMEM, NOSPACE, IO. */

@@ -167,8 +167,9 @@ static enum espl_status encode_linear(struct state *state, const struct espl_ten
 
 /* ---- blocks ---- */
 
-static enum espl_status run_block(struct state *state, uint64_t layer, struct espl_error *err)
+static enum espl_status run_block(void *user, uint64_t layer, struct espl_error *err)
 {
+    struct state *state = user;
     struct espl_artifact *unit = NULL;
     uint64_t totals[ESPL_ENCODE_COUNTS] = {0};
     bool orders_written[ESPL_QUANT_SITES] = {false};
@@ -247,19 +248,11 @@ enum espl_status espl_encode_run(struct espl_stage_ctx *ctx,
 {
     struct state state = {.ctx = ctx};
     uint64_t totals[ESPL_ENCODE_COUNTS] = {0};
-    uint64_t layers = 0;
     enum espl_status status = open_run(&state, params, err);
     if (status == ESPL_OK) {
-        layers = espl_model_get_config(state.model)->layers;
-    }
-    for (uint64_t layer = 0; layer < layers && status == ESPL_OK; layer++) {
-        espl_ctx_progress(ctx, layer, layers, "layer");
-        if (!espl_ctx_unit_done(ctx, layer)) {
-            status = run_block(&state, layer, err);
-        }
+        status = espl_encoded_blocks(ctx, state.model, run_block, &state, err);
     }
     if (status == ESPL_OK) {
-        espl_ctx_progress(ctx, layers, layers, "layer");
         status = begin_output(&state, params, err);
     }
     if (status == ESPL_OK) {

@@ -125,8 +125,9 @@ static bool is_selected(const struct state *state, const struct espl_tensor_spec
                                                        (uint64_t)spec->layer, spec->role) != NULL;
 }
 
-static enum espl_status run_block(struct state *state, uint64_t layer, struct espl_error *err)
+static enum espl_status run_block(void *user, uint64_t layer, struct espl_error *err)
 {
+    struct state *state = user;
     struct espl_artifact *unit = NULL;
     uint64_t totals[ESPL_PACK_COUNTS] = {0};
     enum espl_status status = espl_ctx_unit_create(state->ctx, layer, &unit, err);
@@ -184,19 +185,11 @@ enum espl_status espl_pack_run(struct espl_stage_ctx *ctx, const struct espl_pac
 {
     struct state state = {.ctx = ctx, .params = params};
     uint64_t totals[ESPL_PACK_COUNTS] = {0};
-    uint64_t layers = 0;
     enum espl_status status = open_run(&state, err);
     if (status == ESPL_OK) {
-        layers = espl_model_get_config(state.model)->layers;
-    }
-    for (uint64_t layer = 0; layer < layers && status == ESPL_OK; layer++) {
-        espl_ctx_progress(ctx, layer, layers, "layer");
-        if (!espl_ctx_unit_done(ctx, layer)) {
-            status = run_block(&state, layer, err);
-        }
+        status = espl_encoded_blocks(ctx, state.model, run_block, &state, err);
     }
     if (status == ESPL_OK) {
-        espl_ctx_progress(ctx, layers, layers, "layer");
         status = begin_output(&state, err);
     }
     if (status == ESPL_OK) {
