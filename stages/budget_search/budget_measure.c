@@ -15,6 +15,11 @@ struct timing {
     double predicted, measured; /* seconds of a pass */
 };
 
+double espl_budget_worse_error(double a, double b)
+{
+    return fabs(b) > fabs(a) ? b : a;
+}
+
 /* Are the table's kernels the ones that passes are made of here? */
 static bool are_own_kernels(const struct espl_latency_record *record)
 {
@@ -107,9 +112,7 @@ static enum espl_status time_others(struct espl_budget_run *run, struct espl_nm_
         espl_log(espl_ctx_log(run->ctx), ESPL_LOG_INFO,
                  "runner-up with score %.6g: predicted %.4g ms, measured %.4g ms", score,
                  1e3 * timing.predicted, 1e3 * timing.measured);
-        if (fabs(prediction_error(&timing)) > fabs(*worst)) {
-            *worst = prediction_error(&timing);
-        }
+        *worst = espl_budget_worse_error(*worst, prediction_error(&timing));
     }
     return espl_ctx_metric(run->ctx, "finalists_measured", (double)timed, true, err);
 }

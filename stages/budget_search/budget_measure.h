@@ -14,5 +14,7 @@
  * measure on (a table of another one, or of kernels that are not this CPU's) it says so in the log
  * and reports nothing. Errors: CANCELLED, NOMEM, those of the backend. */
 enum espl_status espl_budget_measure(struct espl_budget_run *run, struct espl_error *err);
+/** The relative error that is larger in magnitude, with its sign. */
+double espl_budget_worse_error(double a, double b);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "search_stage_fixture.h"
 
+#include "stages/budget_search/budget_measure.h"
 #include "stages/budget_search/budget_params.h"
 #include "stages/latency_profile/nm_stack.h"
 #include "stages/registry.h"
@@ -274,6 +275,14 @@ static void test_search__measures_the_runners_up(void **state)
     close_setup(&setup);
 }
 
+static void test_worse_error__is_larger_in_magnitude(void **state)
+{
+    (void)state;
+    assert_true(espl_budget_worse_error(0.1, -0.2) == -0.2);
+    assert_true(espl_budget_worse_error(-0.2, 0.1) == -0.2);
+    assert_true(espl_budget_worse_error(0.1, 0.3) == 0.3);
+}
+
 /* As if the process had died after each generation in turn. */
 static void test_search__resumes_to_the_same_bytes(void **state)
 {
@@ -431,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_search__finds_a_model_within_budget),
         cmocka_unit_test(test_search__measures_what_it_chose),
         cmocka_unit_test(test_search__measures_the_runners_up),
+        cmocka_unit_test(test_worse_error__is_larger_in_magnitude),
         cmocka_unit_test(test_search__resumes_to_the_same_bytes),
         cmocka_unit_test(test_search__both_budgets),
         cmocka_unit_test(test_search__refuses_pictures_that_do_not_fit),
