@@ -260,10 +260,10 @@ const struct espl_command espl_command_bench = {
     .min_positional = 0,
     .max_positional = 2,
     .options = bench_options,
-    .description = "Without NAME: lists the benches. `bench forward`, `bench quantize` and `bench "
-                   "spmm` take a "
-                   "model artifact;\nwithout one they use random weights, in the shape of a sample "
-                   "model or in "
-                   "those of --shape. Nothing is\nstored but what an option names.",
+    .description =
+        "Without NAME: lists the benches. `bench forward`, `bench quantize`, `bench spmm` and "
+        "`bench nm`\ntake a model artifact; without one they use random weights, in the "
+        "shape of a sample model or in\nthose of --shape and --set. Nothing is stored but "
+        "what an option names.",
     .run = run_bench,
 };
