@@ -4,6 +4,7 @@
 #include "espalier/cuda_memory.h"
 #include "kernels/cuda/atom_args.cuh"
 #include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/quant_internal.h"
 
 namespace
@@ -49,9 +50,7 @@ __device__ __forceinline__ float largest(const quantise_args &args, const __half
         }
         amax = fmaxf(amax, fabsf(v));
     }
-    for (int offset = SPMM_WARP / 2; offset > 0; offset /= 2) {
-        amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, offset));
-    }
+    amax = warp_max(amax);
     if (threadIdx.x % SPMM_WARP == 0) {
         of_warp[threadIdx.x / SPMM_WARP] = amax;
     }
