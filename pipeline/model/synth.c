@@ -1,7 +1,6 @@
 #include "model/synth.h"
 
 #include "core/checked.h"
-#include "core/rng.h"
 #include "core/suggest.h"
 #include "model/arch.h"
 #include "model/arch_internal.h"
@@ -10,16 +9,9 @@
 #include "model/element.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Weights are drawn from 2^16 quantiles of the normal distribution, already in the stored type: one
- * 64-bit random word gives four weights at the price of four table look-ups. */
-enum { QUANTILES = 1 << 16 };
-
-static const double weight_scale = 0.02;
 
 /* ---- configuration ---- */
 
@@ -151,120 +143,21 @@ enum espl_status espl_synth_config(const struct espl_synth_options *options,
     return ESPL_OK;
 }
 
-/* ---- numbers ---- */
+/* ---- the folder ---- */
 
 struct synth {
     const struct espl_synth_options *options;
     const struct espl_tensor_spec *specs;
-    uint16_t *words; /* QUANTILES in F16 or BF16 */
-    float *singles;  /* or in F32 */
+    struct espl_synth_weights *weights;
 };
-
-/* Quantile (i + 1/2) / 2^16 of the standard normal, by Newton steps from the one before. */
-static void fill_quantiles(float *out)
-{
-    double x = 0.0;
-    for (size_t i = QUANTILES / 2; i < QUANTILES; i++) {
-        const double upper = 1.0 - ((double)i + 0.5) / QUANTILES; /* probability above x */
-        for (int step = 0; step < 6; step++) {
-            const double error = 0.5 * erfc(x * M_SQRT1_2) - upper;
-            x += error / (exp(-0.5 * x * x) * 0.5 * M_SQRT1_2 * M_2_SQRTPI);
-        }
-        out[i] = (float)(weight_scale * x);
-        out[QUANTILES - 1 - i] = -out[i];
-    }
-}
-
-static enum espl_status make_tables(struct synth *synth, struct espl_error *err)
-{
-    struct espl_element_loss loss = {0, 0};
-    synth->singles = malloc(QUANTILES * sizeof *synth->singles);
-    synth->words = malloc(QUANTILES * sizeof *synth->words);
-    if (synth->singles == NULL || synth->words == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a table of quantiles");
-    }
-    fill_quantiles(synth->singles);
-    if (synth->options->dtype != ESPL_DTYPE_F32) {
-        espl_element_from_f32(synth->options->dtype, synth->singles, QUANTILES, synth->words,
-                              &loss);
-    }
-    return ESPL_OK;
-}
-
-/* A bijective mix of 64 bits (two rounds of xor-shift and odd multiplication), applied to a counter
- * so that every group of four weights has a number of its own: any row can be made alone. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    return x ^ (x >> 32);
-}
-
-static void fill_words(const uint16_t *table, uint64_t key, uint64_t first, size_t count,
-                       uint16_t *dst)
-{
-    size_t i = 0;
-    for (; i < count && (first + i) % 4 != 0; i++) {
-        dst[i] = table[(mix(key + (first + i) / 4) >> (16 * ((first + i) % 4))) & 0xffffu];
-    }
-    for (; i + 4 <= count; i += 4) {
-        const uint64_t bits = mix(key + (first + i) / 4);
-        dst[i] = table[bits & 0xffffu];
-        dst[i + 1] = table[(bits >> 16) & 0xffffu];
-        dst[i + 2] = table[(bits >> 32) & 0xffffu];
-        dst[i + 3] = table[bits >> 48];
-    }
-    for (; i < count; i++) {
-        dst[i] = table[(mix(key + (first + i) / 4) >> (16 * ((first + i) % 4))) & 0xffffu];
-    }
-}
-
-static void fill_singles(const float *table, uint64_t key, uint64_t first, size_t count, float *dst)
-{
-    for (size_t i = 0; i < count; i++) {
-        dst[i] = table[(mix(key + (first + i) / 4) >> (16 * ((first + i) % 4))) & 0xffffu];
-    }
-}
-
-static bool is_norm(enum espl_role role)
-{
-    return role == ESPL_ROLE_FINAL_NORM || role == ESPL_ROLE_ATTENTION_NORM ||
-           role == ESPL_ROLE_MLP_NORM || role == ESPL_ROLE_EMBEDDING_NORM ||
-           role == ESPL_ROLE_MERGE_NORM;
-}
-
-static void fill_constant(enum espl_dtype dtype, float value, size_t count, void *dst)
-{
-    struct espl_element_loss loss = {0, 0};
-    for (size_t i = 0; i < count; i++) {
-        espl_element_from_f32(dtype, &value, 1, (char *)dst + i * espl_dtype_size(dtype), &loss);
-    }
-}
 
 static enum espl_status read_rows(void *user, size_t index, uint64_t row, uint64_t rows, void *dst,
                                   size_t bytes, struct espl_error *err)
 {
     const struct synth *synth = user;
-    const struct espl_tensor_spec *spec = &synth->specs[index];
-    const enum espl_dtype dtype = synth->options->dtype;
-    const size_t count = bytes / espl_dtype_size(dtype);
-    const uint64_t first = row * spec->shape[1];
-
     (void)rows;
     (void)err; /* nothing here can fail */
-    if (is_norm(spec->role)) {
-        fill_constant(dtype, spec->is_bias ? 0.0f : 1.0f, count, dst);
-        return ESPL_OK;
-    }
-    struct espl_rng rng = espl_rng_stream(synth->options->seed, spec->name, 0);
-    const uint64_t key = espl_rng_u64(&rng);
-    if (dtype == ESPL_DTYPE_F32) {
-        fill_singles(synth->singles, key, first, count, dst);
-    } else {
-        fill_words(synth->words, key, first, count, dst);
-    }
+    espl_synth_weights_read(synth->weights, &synth->specs[index], row, dst, bytes);
     return ESPL_OK;
 }
 
@@ -274,8 +167,6 @@ static bool report(void *user, uint64_t done, uint64_t total)
     return synth->options->progress == NULL ||
            synth->options->progress(synth->options->progress_user, done, total);
 }
-
-/* ---- the folder ---- */
 
 static enum espl_status check_target(const char *folder, struct espl_error *err)
 {
@@ -316,7 +207,7 @@ enum espl_status espl_synth_write(const struct espl_synth_options *options, uint
         status = espl_arch_tensors(&config, &specs, &source.count, err);
     }
     if (status == ESPL_OK) {
-        status = make_tables(&synth, err);
+        status = espl_synth_weights_create(options->dtype, options->seed, &synth.weights, err);
     }
     if (status != ESPL_OK) {
         goto cleanup;
@@ -349,7 +240,6 @@ cleanup:
     espl_checkpoint_folder_abandon(&folder);
     free(dtypes);
     free(specs);
-    free(synth.singles);
-    free(synth.words);
+    espl_synth_weights_destroy(synth.weights);
     return status;
 }

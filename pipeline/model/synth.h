@@ -5,6 +5,7 @@
 #define ESPL_MODEL_SYNTH_H
 
 #include "artifact/artifact.h"
+#include "model/arch.h"
 #include "model/config.h"
 
 /** A named published shape. Sizes only; nothing of the published weights. */
@@ -65,5 +66,18 @@ enum espl_status espl_synth_config(const struct espl_synth_options *options,
  *  Errors: USAGE, IO, NOSPACE, CANCELLED. */
 enum espl_status espl_synth_write(const struct espl_synth_options *options, uint64_t *bytes,
                                   struct espl_error *err);
+
+/** The random numbers of such a checkpoint, any rows of any tensor. */
+struct espl_synth_weights;
+
+/** dtype: F16, BF16 or F32. Errors: NOMEM. */
+enum espl_status espl_synth_weights_create(enum espl_dtype dtype, uint64_t seed,
+                                           struct espl_synth_weights **out, struct espl_error *err);
+/** NULL is allowed. */
+void espl_synth_weights_destroy(struct espl_synth_weights *weights);
+/** dst (bytes, whole elements) <- elements of a tensor from row `row` on. */
+void espl_synth_weights_read(const struct espl_synth_weights *weights,
+                             const struct espl_tensor_spec *spec, uint64_t row, void *dst,
+                             size_t bytes);
 
 #endif
