@@ -5,6 +5,7 @@
 #include "core/units.h"
 #include "model/arch.h"
 #include "model/synth.h"
+#include "stages/iebme_encode/random_model.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -23,6 +24,19 @@ static const struct espl_option synth_options[] = {
      .argument = "f16|bf16|f32",
      .complete = ESPL_COMPLETE_CHOICE,
      .help = "type of the weights, default bf16"},
+    {.name = "encoded",
+     .help = "one file with an encoded W4A4 model (model.iebme/1) instead of a checkpoint folder"},
+    {.name = "sparsity",
+     .argument = "SHARE",
+     .help = "encoded: share of codes that are 0, default 0.5"},
+    {.name = "bits",
+     .argument = "2|4",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "encoded: bits of a code, default 4"},
+    {.name = "areas",
+     .argument = "AREAS",
+     .help =
+         "encoded: areas that share a mask bit: 1x1, 2x2, dense, auto, ...; default auto-matrix"},
     {.name = "shard-size", .argument = "BYTES", .help = "start a new file above this: 2GB"},
     {.name = "seed", .argument = "N", .help = "seed of the weights, default 0"},
     {.name = "layers", .argument = "N", .help = "blocks, instead of the shape's"},
@@ -151,6 +165,46 @@ static bool show_progress(void *user, uint64_t done, uint64_t total)
     return progress->cli->stop_signal == NULL || *progress->cli->stop_signal == 0;
 }
 
+/* Options of the one form that the other does not have. */
+static enum espl_status check_form(const struct espl_cli *cli, bool encoded, struct espl_error *err)
+{
+    static const char *const of_folder[] = {"sparse", "size", "shard-size"};
+    static const char *const of_file[] = {"sparsity", "bits", "areas"};
+    const char *const *names = encoded ? of_folder : of_file;
+    for (size_t i = 0; i < 3; i++) {
+        if (espl_args_has(cli->args, names[i])) {
+            espl_fail(err, ESPL_E_USAGE,
+                      encoded ? "--%s does not go with --encoded" : "--%s needs --encoded",
+                      names[i]);
+            return espl_hint(err, encoded ? "--layers makes an encoded model smaller"
+                                          : "a checkpoint folder holds dense weights");
+        }
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status write_encoded(const struct espl_cli *cli,
+                                      const struct espl_synth_options *checkpoint, uint64_t *bytes,
+                                      struct espl_error *err)
+{
+    struct espl_random_model_options options = {
+        .checkpoint = *checkpoint, .path = checkpoint->folder, .sparsity = 0.5};
+    const char *sparsity = espl_args_value(cli->args, "sparsity", NULL);
+    const char *areas = espl_args_value(cli->args, "areas", "auto-matrix");
+    /* The option parser has checked the choice. */
+    options.bits = espl_args_value(cli->args, "bits", "4")[0] == '2' ? 2 : 4;
+    if (sparsity != NULL && !espl_parse_real(sparsity, &options.sparsity)) {
+        espl_fail(err, ESPL_E_USAGE, "--sparsity must be a number from 0 to 1, got '%s'", sparsity);
+        return espl_hint(err, "for example --sparsity=0.5");
+    }
+    if (!espl_iebme_areas_parse(areas, &options.areas) || options.areas == ESPL_IEBME_MIXED) {
+        espl_fail(err, ESPL_E_USAGE, "unknown areas '%s'", areas);
+        return espl_hint(err, "1x1, 1x2, 1x4, 2x1, 2x2, 2x4, 4x1, 4x2, 4x4, dense, auto-matrix, "
+                              "auto");
+    }
+    return espl_random_model_write(&options, bytes, err);
+}
+
 static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
 {
     struct progress progress = {.cli = cli};
@@ -161,13 +215,18 @@ static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
         return print_shapes(cli, err);
     }
     enum espl_status status = read_options(cli, &options, err);
+    const bool encoded = espl_args_has(cli->args, "encoded");
+    if (status == ESPL_OK) {
+        status = check_form(cli, encoded, err);
+    }
     if (status == ESPL_OK && options.folder == NULL) {
-        espl_fail(err, ESPL_E_USAGE, "synth needs the folder to write");
+        espl_fail(err, ESPL_E_USAGE, "synth needs the %s to write", encoded ? "file" : "folder");
         return espl_hint(err,
                          "for example: espalier synth --shape=llama-2-7b --size=4GB out/synth");
     }
     if (status == ESPL_OK) {
-        status = espl_synth_write(&options, &bytes, err);
+        status = encoded ? write_encoded(cli, &options, &bytes, err)
+                         : espl_synth_write(&options, &bytes, err);
     }
     if (status != ESPL_OK) {
         return status;
@@ -176,8 +235,8 @@ static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
     if (cli->json) {
         return espl_print_json_take(cli,
                                     json_pack("{s:s, s:s, s:s, s:I}", "schema", "espalier.synth/1",
-                                              "folder", options.folder, "shape", options.shape,
-                                              "bytes", (json_int_t)bytes),
+                                              encoded ? "file" : "folder", options.folder, "shape",
+                                              options.shape, "bytes", (json_int_t)bytes),
                                     err);
     }
     espl_print_talk(cli, options.sparse ? "%s of weights left out" : "%s of random weights", size);
@@ -187,13 +246,15 @@ static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
 
 const struct espl_command espl_command_synth = {
     .name = "synth",
-    .summary = "write a checkpoint of random weights, for scale tests",
-    .positional = "[FOLDER]",
+    .summary = "write a checkpoint or an encoded model of random weights, for scale tests",
+    .positional = "[PATH]",
     .complete = ESPL_COMPLETE_FILE,
     .min_positional = 0,
     .max_positional = 1,
     .options = synth_options,
-    .description = "The folder holds config.json and safetensors files as HF transformers writes "
-                   "them. Equal options give\nequal bytes.",
+    .description =
+        "The folder holds config.json and safetensors files as HF transformers writes "
+        "them; with --encoded it is\na file that a job names as {file: PATH}, all blocks "
+        "with the same codes. Equal options give equal bytes.",
     .run = run_synth,
 };

@@ -13,6 +13,9 @@ espl_unit_test(test_import LINK espl_test_model SOURCES import_fixture.c)
 espl_unit_test(test_import_fit LINK espl_test_model SOURCES import_fixture.c)
 espl_unit_test(test_export LINK espl_test_model)
 espl_unit_test(test_synth LINK espl_test_model)
+espl_unit_test(test_random_model LINK espl_test_model SOURCES
+    ${PROJECT_SOURCE_DIR}/stages/iebme_encode/random_model.c
+    ${PROJECT_SOURCE_DIR}/stages/quant_common/channel_order.c)
 espl_unit_test(test_model_view LINK espl_test_model)
 espl_unit_test(test_safetensors LINK espl_test_model)
 espl_unit_test(test_model_config LINK espl_model m)
