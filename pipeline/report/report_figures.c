@@ -184,7 +184,9 @@ static enum espl_status layer_figure(void *user, const struct espl_report_layers
     char id[32];
     char title[256];
     if (espl_report_is_bytes_series(layers->series) ||
-        espl_report_is_search_series(layers->series) || espl_bench_is_series(layers->series)) {
+        espl_report_is_search_series(layers->series) || espl_bench_is_series(layers->series) ||
+        espl_report_is_deploy_series(layers->series) ||
+        espl_report_is_predicted_series(layers->series)) {
         return ESPL_OK;
     }
     if (remarks == NULL) {

@@ -295,6 +295,12 @@ enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf
     if (status == ESPL_OK) {
         status = espl_report_bench(data, out, err);
     }
+    if (status == ESPL_OK) {
+        status = espl_report_deploy(data, out, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_report_predicted(data, out, err);
+    }
     espl_report_metrics(data, out);
     if (status == ESPL_OK) {
         status = espl_report_times(data, out, err);

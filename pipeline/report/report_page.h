@@ -30,6 +30,18 @@ bool espl_report_is_search_series(const char *series);
  * by its figures; nothing when no stage reported any. Errors: NOMEM. */
 enum espl_status espl_report_bench(const struct espl_report_data *data, struct espl_buf *out,
                                    struct espl_error *err);
+/** Whole passes measured by deploy-bench: throughput, energy, where the time goes, each followed by
+ *  its figures; nothing when no stage reported any. Errors: NOMEM. */
+enum espl_status espl_report_deploy(const struct espl_report_data *data, struct espl_buf *out,
+                                    struct espl_error *err);
+/** Is this layer series shown there? */
+bool espl_report_is_deploy_series(const char *series);
+/** Predicted against measured times of configurations; nothing when no stage reported any. Errors:
+ *  NOMEM. */
+enum espl_status espl_report_predicted(const struct espl_report_data *data, struct espl_buf *out,
+                                       struct espl_error *err);
+/** Is this layer series shown there? */
+bool espl_report_is_predicted_series(const char *series);
 /** Every metric of every stage. */
 void espl_report_metrics(const struct espl_report_data *data, struct espl_buf *out);
 /** Stage times and peak memory: bars and table. */

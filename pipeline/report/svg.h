@@ -23,8 +23,10 @@ struct espl_svg_head {
     const char *desc;
 };
 
-/** Horizontal bars: `column_count` panels side by side over common rows, `series_count` bars a row.
- *  values, texts: [column][row][series], row-major; a NaN value draws only its text. */
+/** Horizontal bars: `column_count` panels side by side over common rows, `series_count` bars a row,
+ *  or, stacked, one bar a row of `series_count` parts end to end. values, texts, deviations:
+ *  [column][row][series], row-major; a NaN value draws only its text, of stacked bars the text of
+ *  series 0 stands behind the last part. */
 struct espl_svg_bars {
     struct espl_svg_head head;
     size_t row_count, column_count, series_count;
@@ -32,7 +34,9 @@ struct espl_svg_bars {
     const char *const *columns; /* panel headings with units */
     const double *values;       /* >= 0 */
     const char *const *texts;   /* beside the bars */
-    bool standalone;            /* for a file of its own: brings its title and style sheet */
+    const double *deviations;   /* NULL, or error bars: this far to both sides; NaN = none */
+    bool stacked;
+    bool standalone; /* for a file of its own: brings its title and style sheet */
 };
 void espl_svg_bars(struct espl_buf *out, const struct espl_svg_bars *chart);
 
