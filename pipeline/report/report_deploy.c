@@ -223,7 +223,7 @@ static const char *number_text(const struct passes *passes, double value, double
         return "-";
     }
     return isfinite(deviation)
-               ? espl_arena_printf(passes->arena, "%.4g \xc2\xb1 %.2g", value, deviation)
+               ? espl_arena_printf(passes->arena, "%.3g \xc2\xb1 %.1g", value, deviation)
                : espl_arena_printf(passes->arena, "%.4g", value);
 }
 
@@ -286,7 +286,9 @@ static enum espl_status draw_bars(const struct passes *passes, const struct espl
                                         .texts = texts,
                                         .deviations = deviations};
     if (column_count > 0) {
+        espl_buf_puts(out, "<figure class=\"scroll\">\n");
         espl_svg_bars(out, &chart);
+        espl_buf_puts(out, "</figure>\n");
         espl_svg_legend(out, head->id, passes->runtimes, passes->runtime_count);
     }
     return ESPL_OK;
@@ -329,7 +331,7 @@ static enum espl_status draw_breakdown(const struct passes *passes,
         }
         rows[row] = espl_arena_printf(passes->arena, "%u %s", passes->batches[batch],
                                       passes->runtimes[runtime]);
-        texts[row * parts] = number_text(passes, sum, NAN);
+        texts[row * parts] = espl_arena_printf(passes->arena, "%.0f", sum);
         if (rows[row] == NULL || texts[row * parts] == NULL) {
             return espl_fail(err, ESPL_E_NOMEM, "out of memory for a drawing of passes");
         }
@@ -348,8 +350,8 @@ static enum espl_status draw_breakdown(const struct passes *passes,
         espl_buf_puts(out, "<p class=\"note\">Where the time goes:</p>\n"
                            "<figure class=\"scroll\">\n");
         espl_svg_bars(out, &chart);
-        espl_svg_legend(out, head->id, names, parts);
         espl_buf_puts(out, "</figure>\n");
+        espl_svg_legend(out, head->id, names, parts);
     }
     return ESPL_OK;
 }
@@ -425,9 +427,8 @@ static enum espl_status draw_shape(const struct espl_report_data *data, size_t r
         {parts_id, title, "Stacked bars: where a pass's time goes, by batch and runtime."}};
     espl_buf_puts(out, "<h3>");
     espl_html_text(out, title);
-    espl_buf_puts(out, "</h3>\n<figure class=\"scroll\">\n");
+    espl_buf_puts(out, "</h3>\n");
     enum espl_status status = draw_bars(passes, &heads[0], out, err);
-    espl_buf_puts(out, "</figure>\n");
     if (status == ESPL_OK) {
         status = draw_breakdown(passes, &heads[1], out, err);
     }

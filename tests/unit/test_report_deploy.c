@@ -89,7 +89,7 @@ static void test_report__every_figure_is_in_the_table(void **state)
     assert_non_null(eight);
     assert_true(one < eight);
     /* beside the bars: energy with its deviation, and the sum of a step's parts */
-    expect_text(page, ">0.5 \xc2\xb1 0.12</text>");
+    expect_text(page, ">0.5 \xc2\xb1 0.1</text>");
     expect_text(page, ">375</text>");
     espl_buf_free(&out);
 }
