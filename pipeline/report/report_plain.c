@@ -100,6 +100,13 @@ static void markdown_expectations(const struct espl_report_data *data, struct es
     }
 }
 
+/* What running a stage took; NaN when it did not run, of which the record says 0. */
+static double stage_figure(const json_t *stage, const char *name)
+{
+    const double value = espl_report_number(stage, name);
+    return value > 0.0 ? value : (double)NAN;
+}
+
 /* A table with a row for every (stage, member name): metrics, or times and sizes of the stages. */
 static void markdown_metrics(const struct espl_report_data *data, struct espl_buf *out)
 {
@@ -131,9 +138,8 @@ static void markdown_metrics(const struct espl_report_data *data, struct espl_bu
         add_cell(out, id);
         add_cell(out, figures[i % 3]);
         for (size_t run = 0; run < data->run_count; ++run) {
-            const double value =
-                espl_report_number(espl_report_stage(&data->runs[run], id), figures[i % 3]);
-            add_figure(out, figures[i % 3], value > 0.0 ? value : (double)NAN);
+            add_figure(out, figures[i % 3],
+                       stage_figure(espl_report_stage(&data->runs[run], id), figures[i % 3]));
         }
         espl_buf_puts(out, "\n");
     }
@@ -317,7 +323,7 @@ void espl_report_csv(const struct espl_report_data *data, struct espl_buf *out)
         {
             for (size_t j = 0; j < sizeof figures / sizeof figures[0]; ++j) {
                 csv_line(out, run, stage, "stage", figures[j], NULL,
-                         espl_report_number(stage, figures[j]));
+                         stage_figure(stage, figures[j]));
             }
             for (size_t j = 0; j < 2; ++j) {
                 const char *name;

@@ -246,6 +246,20 @@ static void test_csv__all_figures_in_full(void **state)
     assert_has("20260512-100411-a-0001,prune,wanda-prune,stage,seconds,,,20\n");
 }
 
+/* A stage that did not run took no time, not 0 seconds. */
+static void test_csv__skipped_stage_has_no_times(void **state)
+{
+    (void)state;
+    write_run(one[0], "run.json",
+              "{\"schema\":\"espalier.run/1\",\"run_id\":\"20260512-100411-a-0001\",\"job\":\"q\","
+              "\"status\":\"failed\",\"expectations\":[],\"environment\":{},\"stages\":[{\"id\":"
+              "\"eval\",\"use\":\"evaluate\",\"key\":\"aa\",\"state\":\"skipped\",\"seconds\":0.0,"
+              "\"peak_rss_bytes\":0,\"output_bytes\":0,\"inputs\":[],\"metrics\":{},"
+              "\"volatile_metrics\":{},\"layer_metrics\":[]}]}");
+    render(ESPL_REPORT_CSV, one, 1);
+    assert_string_equal(espl_buf_text(&out), "run,stage,use,kind,name,layer,module,value\n");
+}
+
 static void test_json__holds_the_records(void **state)
 {
     (void)state;
@@ -375,6 +389,7 @@ int main(void)
         WITH_STORE(test_html__failed_run_says_so_first),
         WITH_STORE(test_html__run_without_stages),
         WITH_STORE(test_csv__all_figures_in_full),
+        WITH_STORE(test_csv__skipped_stage_has_no_times),
         WITH_STORE(test_json__holds_the_records),
         WITH_STORE(test_markdown__tables_cannot_be_broken),
         WITH_STORE(test_errors__say_what_is_wrong),
