@@ -26,25 +26,6 @@ static enum espl_status open_record(struct espl_budget_run *run, struct espl_err
     return status;
 }
 
-static enum espl_status check_predictor(const struct espl_budget_run *run, const char *cost,
-                                        const struct espl_predictor_health *health,
-                                        struct espl_error *err)
-{
-    if (health->safe) {
-        return ESPL_OK;
-    }
-    if (run->params->allow_unsafe_predictor) {
-        espl_log(espl_ctx_log(run->ctx), ESPL_LOG_WARN, "searching with an unsafe %s predictor: %s",
-                 cost, health->reason);
-        return ESPL_OK;
-    }
-    espl_fail(err, ESPL_E_NUMERIC, "the %s predictor is not safe to search with: %s", cost,
-              health->reason);
-    espl_hint(err, "measure more runs or use gamma: per_shape; 'allow_unsafe_predictor: true' "
-                   "searches all the same");
-    return espl_blame(err, "input:latency");
-}
-
 static enum espl_status check_device(const struct espl_budget_run *run, struct espl_error *err)
 {
     const char *here = espl_ctx_device_fingerprint(run->ctx);
@@ -83,16 +64,17 @@ static enum espl_status check_vector(const struct espl_budget_run *run, struct e
 
 static enum espl_status check_inputs(const struct espl_budget_run *run, struct espl_error *err)
 {
-    const int kind = run->params->constraint;
     enum espl_status status = check_device(run, err);
     if (status == ESPL_OK) {
         status = check_vector(run, err);
     }
-    if (status == ESPL_OK && kind != ESPL_BUDGET_ENERGY) {
-        status = check_predictor(run, "latency", &run->record.latency.predictor.health, err);
+    if (status == ESPL_OK) {
+        status = espl_search_check_predictors(&run->record, run->params->constraint, err);
     }
-    if (status == ESPL_OK && kind != ESPL_BUDGET_LATENCY && run->record.energy.present) {
-        status = check_predictor(run, "energy", &run->record.energy.predictor.health, err);
+    if (status == ESPL_E_NUMERIC && run->params->allow_unsafe_predictor) {
+        espl_log(espl_ctx_log(run->ctx), ESPL_LOG_WARN, "searching all the same: %s", err->message);
+        espl_error_clear(err);
+        status = ESPL_OK;
     }
     if (status == ESPL_OK && !run->supernet.facts.trained) {
         espl_log(espl_ctx_log(run->ctx), ESPL_LOG_WARN,

@@ -207,6 +207,33 @@ enum espl_status espl_search_problem_make(const struct espl_latency_record *reco
     return espl_search_space_check(&problem->space, err);
 }
 
+static enum espl_status check_predictor(const char *cost,
+                                        const struct espl_predictor_health *health,
+                                        struct espl_error *err)
+{
+    if (health->safe) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_NUMERIC, "the %s predictor is not safe to search with: %s", cost,
+              health->reason);
+    espl_hint(err, "measure more runs or use gamma: per_shape; 'allow_unsafe_predictor: true' "
+                   "searches all the same");
+    return espl_blame(err, "input:latency");
+}
+
+enum espl_status espl_search_check_predictors(const struct espl_latency_record *record, int kind,
+                                              struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    if (kind != ESPL_BUDGET_ENERGY) {
+        status = check_predictor("latency", &record->latency.predictor.health, err);
+    }
+    if (status == ESPL_OK && kind != ESPL_BUDGET_LATENCY && record->energy.present) {
+        status = check_predictor("energy", &record->energy.predictor.health, err);
+    }
+    return status;
+}
+
 void espl_search_problem_free(struct espl_search_problem *problem)
 {
     free(problem->level_count);

@@ -38,6 +38,10 @@ enum espl_status espl_search_problem_make(const struct espl_latency_record *reco
                                           const struct espl_budget *budget,
                                           struct espl_search_problem *problem,
                                           struct espl_error *err);
+/** Are the predictors that this kind of budget relies on safe? kind: enum espl_budget_kind; record:
+ *  fitted. Errors: NUMERIC, blamed on the input 'latency'. */
+enum espl_status espl_search_check_predictors(const struct espl_latency_record *record, int kind,
+                                              struct espl_error *err);
 void espl_search_problem_free(struct espl_search_problem *problem);
 /** n (layers) <- N of every layer. */
 void espl_search_problem_levels(const struct espl_search_problem *problem, const uint8_t *levels,

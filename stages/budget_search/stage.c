@@ -44,6 +44,9 @@ static enum espl_status plan_problem(struct espl_plan_ctx *ctx,
     if (status == ESPL_OK) {
         status = espl_search_problem_make(&record, facts, layers, &budget, &problem, err);
     }
+    if (status == ESPL_OK && !params->allow_unsafe_predictor) {
+        status = espl_search_check_predictors(&record, params->constraint, err);
+    }
     espl_search_problem_free(&problem);
     espl_latency_record_free(&record);
     return status;
