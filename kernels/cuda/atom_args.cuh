@@ -55,6 +55,8 @@ struct atom_args {
     const float *row_units; /* sparse: (stripes * 16), see atom_sparse.cu */
     float low_factor;       /* of sums of rows 0 to 7 of a stripe: 2^-n */
     float high_factor;      /* of rows 8 to 15 */
+    float low_inverse;      /* 2^n */
+    float high_inverse;
 };
 
 #ifdef __CUDACC__
@@ -121,8 +123,8 @@ __device__ __forceinline__ float4 atom_start(const atom_args &args, unsigned str
     float2 x_scale = make_float2(0.0F, 0.0F);
     int acc[4] = {};
     if (args.bias != nullptr) {
-        low_bias = __ldg(args.bias + row) * (1.0F / args.low_factor);
-        high_bias = __ldg(args.bias + row + SPMM_STRIPE / 2) * (1.0F / args.high_factor);
+        low_bias = __ldg(args.bias + row) * args.low_inverse;
+        high_bias = __ldg(args.bias + row + SPMM_STRIPE / 2) * args.high_inverse;
     }
     if (args.outlier_blocks != 0) {
         low_scale = __ldg(args.outlier_scales + row);
@@ -135,8 +137,8 @@ __device__ __forceinline__ float4 atom_start(const atom_args &args, unsigned str
         const uint2 b = __ldg(codes + block * ATOM_LANES);
         spmm_mma(acc, a.x, a.y, a.z, a.w, b.x, b.y);
     }
-    low_scale *= 1.0F / args.low_factor;
-    high_scale *= 1.0F / args.high_factor;
+    low_scale *= args.low_inverse;
+    high_scale *= args.high_inverse;
     return make_float4(__fmaf_rn((float)acc[0], __fmul_rn(low_scale, x_scale.x), low_bias),
                        __fmaf_rn((float)acc[1], __fmul_rn(low_scale, x_scale.y), low_bias),
                        __fmaf_rn((float)acc[2], __fmul_rn(high_scale, x_scale.x), high_bias),

@@ -14,6 +14,8 @@ void set_factors(const struct espl_cuda_matrix *matrix, struct atom_args *args)
     const bool biased = matrix->unit == ESPL_IEBME_DENSE && matrix->bits == 4;
     args->high_factor = 1.0F / static_cast<float>(1u << shift);
     args->low_factor = biased ? 1.0F / static_cast<float>(1u << SPMM_X_SHIFT) : args->high_factor;
+    args->low_inverse = 1.0F / args->low_factor;
+    args->high_inverse = 1.0F / args->high_factor;
 }
 
 void set_layer(const struct espl_cuda_matrix *matrix, struct atom_args *args)
