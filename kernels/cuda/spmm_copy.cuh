@@ -6,6 +6,12 @@
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/spmm_args.cuh"
 
+#if __CUDA_ARCH__ >= 900
+/* The second-level cache's policy "evict first": chunks are read once, and must not push out what
+ * every launch reads, x, instructions and the index. */
+constexpr unsigned long long READ_ONCE = 0x12F0000000000000ull;
+#endif
+
 #if __CUDA_ARCH__ < 900
 /* The 16-byte pieces of a lane, one in 512 bytes, as far as they begin before `bytes`. Most chunks
  * take one round, whose copies differ in constants only. */
@@ -66,9 +72,9 @@ __device__ __forceinline__ void ring_put(chunk_ring &ring, const uint8_t *from, 
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                      "r"(bytes)
                      : "memory");
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                     "[%1], %2, [%3];" ::"r"(to),
-                     "l"(from), "r"(bytes), "r"(barrier)
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier), "l"(READ_ONCE)
                      : "memory");
     }
 #else
