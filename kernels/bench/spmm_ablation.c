@@ -64,7 +64,8 @@ static enum espl_status time_variant(const struct espl_spmm_bench_options *optio
                                      size_t tokens, struct espl_spmm_variant *variant,
                                      struct espl_error *err)
 {
-    const struct espl_cuda_spmm_choice wanted = {.stages = variant->stages};
+    const struct espl_cuda_spmm_choice wanted = {.stages = variant->stages,
+                                                 .instruction = options->instruction};
     struct espl_spmm_product product = {
         .form = form, .operands = operands, .rows = rows, .tokens = tokens};
     const struct espl_cuda_timing_options timing = {

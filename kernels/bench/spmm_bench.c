@@ -136,9 +136,13 @@ static enum espl_status create_product(const struct espl_spmm_bench_options *opt
 {
     const struct espl_spmm_stored *stored = espl_spmm_tuning_find(
         options->tuning, result->name, item->rows, item->cols, item->tokens, item->sparsity);
+    struct espl_cuda_spmm_choice wanted = {.warps = 0};
+    if (stored != NULL) {
+        wanted = stored->choice;
+    }
+    wanted.instruction = options->instruction;
     const enum espl_status status =
-        espl_cuda_spmm_create(product->form->copies[0], item->tokens,
-                              stored != NULL ? &stored->choice : NULL, &product->spmm, err);
+        espl_cuda_spmm_create(product->form->copies[0], item->tokens, &wanted, &product->spmm, err);
     result->stored = stored != NULL;
     if (status != ESPL_OK) {
         if (stored != NULL) {

@@ -21,12 +21,13 @@ struct espl_spmm_bench_options {
     size_t form_count;
     const struct espl_spmm_peer *peers[ESPL_SPMM_MAX_PEERS];
     size_t peer_count;
-    bool all_modes;           /* every mode; otherwise graph alone */
-    unsigned bits;            /* of random codes: 2, 3 or 4 */
-    bool atom;                /* random weights: layers with scales and outliers, too */
-    size_t group, outliers;   /* of these; group 0: one scale a row */
-    bool sweep;               /* try every choice of every form of ours, too */
-    unsigned multiprocessors; /* of the device, for the sweep */
+    bool all_modes;         /* every mode; otherwise graph alone */
+    unsigned bits;          /* of random codes: 2, 3 or 4 */
+    bool atom;              /* random weights: layers with scales and outliers, too */
+    size_t group, outliers; /* of these; group 0: one scale a row */
+    bool sweep;             /* try every choice of every form of ours, too */
+    enum espl_cuda_instruction instruction;
+    unsigned multiprocessors;              /* of the device, for the sweep */
     const struct espl_spmm_tuning *tuning; /* stored measurements of this device, or NULL */
 };
 

@@ -24,7 +24,7 @@ struct espl_spmm_weights {
 };
 
 struct espl_spmm_form {
-    const char *name; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2 */
+    const char *name; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2, mixed */
     bool layer;       /* with the scales, outliers and bias of the weights' layer */
     bool sparse;      /* bytes depend on the codes */
     bool lossless;    /* holds these codes; int3 and int2 hold random ones of their own */

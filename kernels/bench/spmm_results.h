@@ -49,7 +49,7 @@ extern const char *const espl_spmm_kind_names[];
 
 /** One subject of a case. A time of 0 was not taken. */
 struct espl_spmm_result {
-    char name[ESPL_SPMM_NAME]; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2, these with +atom,
+    char name[ESPL_SPMM_NAME]; /* dense, int3, int2, 1x1, 1x2, 2x1, 2x2, mixed, these with +atom,
                                   quantise, or a baseline's */
     enum espl_spmm_kind kind;
     bool ours;

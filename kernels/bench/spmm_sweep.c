@@ -40,6 +40,7 @@ static enum espl_status time_choice(const struct espl_spmm_bench_options *option
                                     struct espl_error *err)
 {
     struct espl_spmm_product own = *product;
+    struct espl_cuda_spmm_choice wanted = *choice;
     struct espl_cuda_time time = {0.0, 0.0};
     const size_t copies = product->form->count;
     const struct espl_cuda_timing_options timing = {
@@ -49,8 +50,9 @@ static enum espl_status time_choice(const struct espl_spmm_bench_options *option
     const struct espl_cuda_subject subject = {&own, espl_spmm_launch};
     *seconds = 0.0;
     own.spmm = NULL;
+    wanted.instruction = options->instruction;
     enum espl_status status =
-        espl_cuda_spmm_create(product->form->copies[0], tokens, choice, &own.spmm, err);
+        espl_cuda_spmm_create(product->form->copies[0], tokens, &wanted, &own.spmm, err);
     if (status == ESPL_E_UNSUPPORTED) {
         espl_error_clear(err);
         return ESPL_OK;

@@ -40,6 +40,15 @@ static enum espl_status read_forms(const struct espl_cli *cli, struct espl_spmm_
     return status;
 }
 
+/* The parser knows the names. */
+static enum espl_cuda_instruction instruction_of(const struct espl_cli *cli)
+{
+    const char *name = espl_args_value(cli->args, "instruction", "automatic");
+    return strcmp(name, "int4") == 0   ? ESPL_CUDA_INSTRUCTION_INT4
+           : strcmp(name, "int8") == 0 ? ESPL_CUDA_INSTRUCTION_INT8
+                                       : ESPL_CUDA_INSTRUCTION_AUTOMATIC;
+}
+
 /* The parser knows the names: anything but a baseline is "none". */
 static enum espl_status read_baselines(const struct espl_cli *cli,
                                        struct espl_spmm_settings *settings, struct espl_error *err)
@@ -213,11 +222,12 @@ static enum espl_status check_bits(const struct espl_spmm_settings *settings,
 static enum espl_status check(const struct espl_spmm_settings *settings, struct espl_error *err)
 {
     const struct espl_spmm_bench_options *options = &settings->options;
-    if (settings->cpu && (options->sweep || settings->tuning_file != NULL || settings->ablation ||
-                          options->atom || settings->library_count > 0)) {
+    if (settings->cpu &&
+        (options->sweep || settings->tuning_file != NULL || settings->ablation || options->atom ||
+         settings->library_count > 0 || options->instruction != ESPL_CUDA_INSTRUCTION_AUTOMATIC)) {
         espl_fail(err, ESPL_E_USAGE,
-                  "--atom, --sweep, --tune, --tuning, --ablation and --baseline-library are about "
-                  "CUDA devices, not --backend cpu");
+                  "--atom, --sweep, --tune, --tuning, --ablation, --instruction and "
+                  "--baseline-library are about CUDA devices, not --backend cpu");
         return espl_hint(err, "leave out --backend");
     }
     if (settings->ablation &&
@@ -247,6 +257,7 @@ enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
     settings->plot_folder = espl_args_value(cli->args, "svg", NULL);
     settings->ablation = espl_args_has(cli->args, "ablation");
     settings->options.all_modes = espl_args_has(cli->args, "all");
+    settings->options.instruction = instruction_of(cli);
     settings->options.sweep = espl_args_has(cli->args, "sweep") || settings->tune_file != NULL;
     if (strcmp(backend, "ref") == 0) {
         return espl_fail(err, ESPL_E_USAGE, "bench spmm times the backends cuda and cpu, not ref");

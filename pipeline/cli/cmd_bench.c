@@ -58,10 +58,14 @@ static const struct espl_option bench_options[] = {
     {.name = "every-choice", .help = "nm: also time every tile and split, and judge the rule"},
     {.name = "cold", .help = "nm: rotate copies of the weights worth four times the cache"},
     {.name = "form",
-     .argument = "dense|int3|int2|1x1|1x2|2x1|2x2",
+     .argument = "dense|int3|int2|1x1|1x2|2x1|2x2|mixed",
      .complete = ESPL_COMPLETE_CHOICE,
      .help = "spmm: form of the weights (default dense, 1x1, 1x2)",
      .repeatable = true},
+    {.name = "instruction",
+     .argument = "automatic|int8|int4",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "spmm: matrix instruction (default automatic: INT4 where the device has it)"},
     {.name = "repeats", .argument = "N", .help = "spmm, nm: repeats of a timing (default 11)"},
     {.name = "baseline",
      .argument = "cublaslt-int8|cublas-fp16|cusparse-csr|sgemm-f32|none",
@@ -139,9 +143,8 @@ const struct espl_bench espl_benches[] = {
      espl_bench_search},
     {"spmm", "products of few tokens on a CUDA device beside other libraries'",
      "[FILE|KEY|JOB:STAGE]", 1,
-     "backend threads shape sparsity bits tokens form repeats baseline baseline-library all atom "
-     "group "
-     "outliers sweep tune tuning ablation output svg",
+     "backend threads shape sparsity bits tokens form instruction repeats baseline "
+     "baseline-library all atom group outliers sweep tune tuning ablation output svg",
      espl_bench_spmm},
     {NULL, NULL, NULL, 0, NULL, NULL},
 };

@@ -53,7 +53,8 @@ static const char *read_wholes(const json_t *object, struct whole *members, size
 /* A form, or one with "+atom" behind it. */
 static bool known_form(const char *name)
 {
-    static const char *const forms[] = {"dense", "int3", "int2", "1x1", "1x2", "2x1", "2x2"};
+    static const char *const forms[] = {"dense", "int3", "int2", "1x1",
+                                        "1x2",   "2x1",  "2x2",  "mixed"};
     for (size_t i = 0; name != NULL && i < sizeof forms / sizeof forms[0]; i++) {
         const size_t length = strlen(forms[i]);
         if (strncmp(forms[i], name, length) == 0 &&
@@ -78,7 +79,7 @@ static enum espl_status read_choice(const json_t *json, size_t device, size_t in
     const json_t *seconds = json_object_get(json, "seconds");
     if (!known_form(form)) {
         return fail_at(device, index, "form",
-                       "dense, int3, int2, 1x1, 1x2, 2x1 or 2x2, or one with +atom", err);
+                       "dense, int3, int2, 1x1, 1x2, 2x1, 2x2 or mixed, or one with +atom", err);
     }
     const char *bad = read_wholes(json, members, sizeof members / sizeof members[0]);
     if (bad != NULL) {
