@@ -85,7 +85,7 @@ enum espl_status espl_spmm_launch(void *self, size_t copy, bool overlap, void *s
     const struct espl_cuda_matrix *weights = product->form->copies[copy % product->form->count];
     if (product->form->layer) {
         const struct espl_cuda_atom_operands layer = {operands->layer.codes, operands->y,
-                                                      product->rows, product->tokens};
+                                                      product->rows, product->tokens, NULL};
         return espl_cuda_atom_run(product->spmm, weights, &layer, overlap, stream, err);
     }
     const struct espl_cuda_spmm_operands codes = {operands->x, operands->y, product->rows,

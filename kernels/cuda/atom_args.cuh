@@ -45,6 +45,7 @@ struct atom_args {
     const float *bias;           /* (stripes * 16) or NULL */
     const int32_t *row_of;       /* (stripes * 16) places in y, -1 = none; NULL: as they stand */
     __half *y;                   /* (tokens, spmm.y_stride) */
+    float *floats;               /* the same in FP32, instead of y; or NULL */
     float4 *partial; /* sums of splits: (splits, groups of tokens, stripes, tiles, 32) */
     unsigned outlier_blocks;
     unsigned outliers_at; /* in a tile of x */
@@ -145,30 +146,39 @@ __device__ __forceinline__ float4 atom_start(const atom_args &args, unsigned str
                        __fmaf_rn((float)acc[3], __fmul_rn(high_scale, x_scale.y), high_bias));
 }
 
+__device__ __forceinline__ void atom_put(const atom_args &args, size_t at, float value)
+{
+    if (args.floats != nullptr) {
+        args.floats[at] = value;
+    } else {
+        args.y[at] = __float2half_rn(value);
+    }
+}
+
 /* Writes the four results of a lane, of tokens below `tokens`. */
 __device__ __forceinline__ void atom_store(const atom_args &args, unsigned stripe, unsigned token,
                                            unsigned tokens, unsigned lane, float4 sum)
 {
     const unsigned low = stripe * SPMM_STRIPE + lane / 4;
     const unsigned high = low + SPMM_STRIPE / 2;
+    const size_t row = (size_t)token * args.spmm.y_stride;
     int low_at = low < args.spmm.rows ? (int)low : -1;
     int high_at = high < args.spmm.rows ? (int)high : -1;
     if (args.row_of != nullptr) {
         low_at = __ldg(args.row_of + low);
         high_at = __ldg(args.row_of + high);
     }
-    __half *y = args.y + (size_t)token * args.spmm.y_stride;
     if (low_at >= 0 && token < tokens) {
-        y[low_at] = __float2half_rn(sum.x * args.low_factor);
+        atom_put(args, row + low_at, sum.x * args.low_factor);
     }
     if (low_at >= 0 && token + 1 < tokens) {
-        y[args.spmm.y_stride + low_at] = __float2half_rn(sum.y * args.low_factor);
+        atom_put(args, row + args.spmm.y_stride + low_at, sum.y * args.low_factor);
     }
     if (high_at >= 0 && token < tokens) {
-        y[high_at] = __float2half_rn(sum.z * args.high_factor);
+        atom_put(args, row + high_at, sum.z * args.high_factor);
     }
     if (high_at >= 0 && token + 1 < tokens) {
-        y[args.spmm.y_stride + high_at] = __float2half_rn(sum.w * args.high_factor);
+        atom_put(args, row + args.spmm.y_stride + high_at, sum.w * args.high_factor);
     }
 }
 

@@ -64,6 +64,7 @@ extern "C" enum espl_status espl_cuda_atom_run(const struct espl_cuda_spmm *spmm
     args.spmm.y_stride = static_cast<unsigned>(operands->y_stride);
     args.spmm.tokens = static_cast<unsigned>(operands->tokens);
     args.y = reinterpret_cast<__half *>(operands->y);
+    args.floats = operands->floats;
     args.partial = reinterpret_cast<float4 *>(spmm->args.partial);
     return spmm_launch(spmm, &args, operands->tokens, overlap, stream, err);
 }

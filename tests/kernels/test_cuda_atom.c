@@ -72,12 +72,38 @@ static void run_once(const struct atom_layer *layer, const struct espl_cuda_spmm
                      size_t tokens, struct output *y)
 {
     struct espl_error err;
-    const struct espl_cuda_atom_operands operands = {layer->device_x, y->device, y->stride, tokens};
+    const struct espl_cuda_atom_operands operands = {layer->device_x, y->device, y->stride, tokens,
+                                                     NULL};
     const size_t bytes = y->halves * sizeof *y->host;
     cuda_check(espl_cuda_fill(y->device, POISON, bytes, &err), &err);
     cuda_check(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err), &err);
     cuda_check(espl_cuda_download(y->host, y->device, bytes, &err), &err);
     fixture_floats_of_halves(y->host, y->halves, y->floats);
+}
+
+/* FP32 results are those that FP16 ones were rounded from. */
+static void expect_floats(const struct atom_layer *layer, const struct espl_cuda_spmm *spmm,
+                          size_t tokens, const struct output *y)
+{
+    const double half_ulp = ldexp(1.0, -11);
+    const double least = ldexp(1.0, -25); /* half a step of the smallest halves */
+    struct espl_error err;
+    void *device = NULL;
+    float *floats = malloc(y->halves * sizeof *floats);
+    assert_non_null(floats);
+    cuda_check(espl_cuda_alloc(y->halves * sizeof *floats, &device, &err), &err);
+    const struct espl_cuda_atom_operands operands = {layer->device_x, NULL, y->stride, tokens,
+                                                     device};
+    cuda_check(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err), &err);
+    cuda_check(espl_cuda_download(floats, device, y->halves * sizeof *floats, &err), &err);
+    for (size_t i = 0; i < tokens * y->stride; i++) {
+        const double exact = (double)floats[i];
+        if (i % y->stride < layer->shape.out && isfinite(y->floats[i])) {
+            assert_true(fabs(exact - (double)y->floats[i]) <= half_ulp * fabs(exact) + least);
+        }
+    }
+    espl_cuda_free(device);
+    free(floats);
 }
 
 /* Twice, to the same bits. */
@@ -94,6 +120,7 @@ static void try_matrix(const struct atom_layer *layer, const struct espl_cuda_ma
     expect_near(layer, &y, tokens, row_of, what);
     run_once(layer, spmm, tokens, &again);
     assert_memory_equal(y.host, again.host, y.halves * sizeof *y.host);
+    expect_floats(layer, spmm, tokens, &y);
     espl_cuda_spmm_destroy(spmm);
     free_output(&y);
     free_output(&again);
@@ -281,7 +308,7 @@ static void test_repeats__the_same_bits(void **state)
         cuda_check(espl_cuda_fill(outputs, POISON, launches * bytes, &err), &err);
         for (size_t i = 0; i < launches; i++) {
             const struct espl_cuda_atom_operands operands = {
-                layer.device_x, (uint16_t *)outputs + i * first.halves, first.stride, 8};
+                layer.device_x, (uint16_t *)outputs + i * first.halves, first.stride, 8, NULL};
             cuda_load_store(&load);
             cuda_check(espl_cuda_atom_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
         }
@@ -353,7 +380,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
                      ESPL_E_UNSUPPORTED);
     matrix = upload(&layer, ESPL_IEBME_1X1, NULL);
     cuda_check(espl_cuda_spmm_create(matrix, 4, NULL, &spmm, &err), &err);
-    const struct espl_cuda_atom_operands operands = {layer.device_x, layer.device_x, 19, 4};
+    const struct espl_cuda_atom_operands operands = {layer.device_x, layer.device_x, 19, 4, NULL};
     assert_int_equal(espl_cuda_atom_run(spmm, NULL, &operands, false, NULL, &err),
                      ESPL_E_UNSUPPORTED);
     const struct espl_cuda_spmm_operands plain = {layer.device_x, layer.device_x, 20, 4};

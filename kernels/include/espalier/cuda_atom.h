@@ -1,5 +1,5 @@
-/* Quantised linear layers as Atom has them on a CUDA device: y = x W^T + bias in FP16, for few
- * tokens. The same mathematics as gemm_w4a4 and spmm_iebme of espalier/kernels.h: codes are
+/* Quantised linear layers as Atom has them on a CUDA device: y = x W^T + bias in FP16 or FP32, for
+ * few tokens. The same mathematics as gemm_w4a4 and spmm_iebme of espalier/kernels.h: codes are
  * multiplied exactly in int32, groups of columns have scales of weights and of tokens, the last
  * channels are INT8. Design and measurements: docs/kernels/spmm.md.
  *
@@ -66,12 +66,13 @@ enum espl_status espl_cuda_quantize_activations(const struct espl_quant_shape *s
 enum espl_status espl_cuda_quantize_check(const struct espl_quant_shape *shape,
                                           const uint64_t *nonfinite, struct espl_error *err);
 
-/** x as quantised for the layer's shape, 16-byte aligned; y FP16, device. */
+/** x as quantised for the layer's shape, 16-byte aligned; device. */
 struct espl_cuda_atom_operands {
     const uint8_t *x;
-    uint16_t *y;     /* (tokens, y_stride) */
+    uint16_t *y;     /* (tokens, y_stride) FP16 */
     size_t y_stride; /* values; at least out */
     size_t tokens;   /* 1 to the number given at creation; x was quantised for as many or more */
+    float *floats;   /* instead of y: FP32, without the last rounding; or NULL */
 };
 
 /** Launches y[t][o] = fp16(f * S), f an exact power of two and S, in FP32, the sum of
