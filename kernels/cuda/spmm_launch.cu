@@ -160,6 +160,26 @@ enum espl_status choose_instruction(struct espl_cuda_spmm *spmm, const void *int
     return *chosen == ESPL_CUDA_INSTRUCTION_INT4 ? check_int4(spmm, int4_kernel, err) : ESPL_OK;
 }
 
+/* Lets a kernel ask for all there is: what a product needs is set at its launch, and products that
+ * need less than others may share their kernel. */
+enum espl_status allow_shared_memory(const void *kernel, struct espl_error *err)
+{
+    cudaFuncAttributes facts;
+    int most = 0;
+    enum espl_status status =
+        espl_cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &most, err);
+    if (status == ESPL_OK) {
+        status = espl_cuda_check(cudaFuncGetAttributes(&facts, kernel),
+                                 "cannot look at an SpMM kernel", err);
+    }
+    return status == ESPL_OK
+               ? espl_cuda_check(
+                     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          most - static_cast<int>(facts.sharedSizeBytes)),
+                     "cannot prepare an SpMM kernel", err)
+               : status;
+}
+
 enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *err)
 {
     const struct espl_cuda_matrix *matrix = spmm->matrix;
@@ -188,10 +208,7 @@ enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *
         spmm->kernel = dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
                              : spmm_sparse_kernel(matrix->unit, spmm->tiles);
     }
-    return espl_cuda_check(cudaFuncSetAttribute(spmm->kernel,
-                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                static_cast<int>(spmm->shared_bytes)),
-                           "cannot prepare an SpMM kernel", err);
+    return allow_shared_memory(spmm->kernel, err);
 }
 
 } // namespace
