@@ -50,7 +50,9 @@ enum espl_status espl_artifact_create(const char *path, const char *kind,
                                       struct espl_artifact **out, struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
-    if (espl_kind_find(kind) == NULL) {
+    char first[ESPL_KIND_TEXT];
+    (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(kind, "|"), kind);
+    if (espl_kind_find(first) == NULL) {
         return espl_fail(err, ESPL_E_INTERNAL, "'%s' is not in the table of artifact kinds", kind);
     }
     struct espl_artifact *artifact = espl_artifact_new(path);
@@ -58,7 +60,7 @@ enum espl_status espl_artifact_create(const char *path, const char *kind,
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for artifact '%s'", path);
     }
     artifact->writing = true;
-    (void)snprintf(artifact->kind, sizeof artifact->kind, "%s", kind);
+    (void)snprintf(artifact->kind, sizeof artifact->kind, "%s", first);
     artifact->stream.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (artifact->stream.fd < 0) {
         artifact->stream.failed_errno = errno;
@@ -84,6 +86,20 @@ static bool is_json_object(const char *text)
     const bool result = json_is_object(parsed);
     json_decref(parsed);
     return result;
+}
+
+enum espl_status espl_artifact_set_kind(struct espl_artifact *artifact, const char *kind,
+                                        struct espl_error *err)
+{
+    const enum espl_status status = espl_artifact_check_writable(artifact, "kind", err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    if (espl_kind_find(kind) == NULL) {
+        return espl_fail(err, ESPL_E_INTERNAL, "'%s' is not in the table of artifact kinds", kind);
+    }
+    (void)snprintf(artifact->kind, sizeof artifact->kind, "%s", kind);
+    return ESPL_OK;
 }
 
 enum espl_status espl_artifact_set_description(struct espl_artifact *artifact,

@@ -154,13 +154,19 @@ static bool is_on_device(const struct espl_plan_stage *stage)
     return (stage->job_stage->stage->flags & ESPL_STAGE_ON_DEVICE) != 0;
 }
 
+static bool has_kernels(const struct espl_plan_stage *stage)
+{
+    const unsigned flags = stage->job_stage->stage->flags;
+    return (flags & (ESPL_STAGE_ON_DEVICE | ESPL_STAGE_MAY_USE_DEVICE)) != 0;
+}
+
 /* On a CUDA device a stage without kernels for it runs on the CPU: it says so. */
 static void warn_of_cpu_stages(struct espl_planner *planner)
 {
     struct espl_plan_ctx ctx = {.planner = planner};
     size_t count = 0;
     for (size_t i = planner->plan->stage_count; i-- > 0;) {
-        if (will_run(&planner->plan->stages[i]) && !is_on_device(&planner->plan->stages[i])) {
+        if (will_run(&planner->plan->stages[i]) && !has_kernels(&planner->plan->stages[i])) {
             ctx.index = i;
             count++;
         }

@@ -143,14 +143,14 @@ static bool kinds_exist(const char *accepted)
 }
 
 static enum espl_status check_ports(const struct espl_stage *stage, const struct espl_port *ports,
-                                    bool output, struct espl_error *err)
+                                    struct espl_error *err)
 {
     for (const struct espl_port *port = ports; port->name != NULL; port++) {
         if (!good_name(port->name, '_')) {
             return espl_fail(err, ESPL_E_INTERNAL, "stage '%s': bad port name '%s'", stage->name,
                              port->name);
         }
-        if (!kinds_exist(port->kind) || (output && strchr(port->kind, '|') != NULL)) {
+        if (!kinds_exist(port->kind)) {
             return espl_fail(err, ESPL_E_INTERNAL, "stage '%s', port '%s': unknown kind '%s'",
                              stage->name, port->name, port->kind);
         }
@@ -182,10 +182,10 @@ static enum espl_status check_stage(const struct espl_stage *stage, struct espl_
     }
     enum espl_status status = check_params(stage, err);
     if (status == ESPL_OK) {
-        status = check_ports(stage, stage->inputs, false, err);
+        status = check_ports(stage, stage->inputs, err);
     }
     if (status == ESPL_OK) {
-        status = check_ports(stage, stage->outputs, true, err);
+        status = check_ports(stage, stage->outputs, err);
     }
     return status;
 }

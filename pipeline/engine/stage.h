@@ -22,13 +22,16 @@ enum espl_stage_flag {
     ESPL_STAGE_NETWORK = 1u << 1, /* may open connections */
     ESPL_STAGE_RESUMABLE = 1u << 2, /* publishes units; a restart continues after the last one */
     ESPL_STAGE_SEEDED = 1u << 3,    /* draws random numbers: the job seed enters the key */
-    ESPL_STAGE_ON_DEVICE = 1u << 4  /* runs on the job's device: `auto` means cuda:0, and a device
+    ESPL_STAGE_ON_DEVICE = 1u << 4, /* runs on the job's device: `auto` means cuda:0, and a device
                                      * that is missing is an error, never another one */
+    ESPL_STAGE_MAY_USE_DEVICE = 1u << 5 /* runs on the job's device when it names one, and on the
+                                         * CPU when it says `auto` */
 };
 
 enum espl_port_flag { ESPL_PORT_OPTIONAL = 1u << 0 };
 
-/** An input accepts kinds separated by '|'; an output makes exactly one kind. */
+/** An input accepts kinds separated by '|'. An output makes one kind; where several stand there, the
+ * stage says which with espl_artifact_set_kind(), the first otherwise. */
 struct espl_port {
     const char *name;
     const char *kind;

@@ -52,6 +52,24 @@ static void refuse_finish(struct espl_artifact *artifact, const char *name)
     assert_false(espl_fs_exists(below(name)));
 }
 
+/* Of alternatives the first, until the writer says which. */
+static void test_set_kind__alternatives(void **state)
+{
+    struct espl_artifact *artifact = create("a.h5", "unit/1|metrics/1");
+    (void)state;
+    assert_string_equal(espl_artifact_kind(artifact), "unit/1");
+    assert_int_equal(espl_artifact_set_kind(artifact, "no.kind/1", &err), ESPL_E_INTERNAL);
+    assert_int_equal(espl_artifact_set_kind(artifact, "metrics/1", &err), ESPL_OK);
+    refuse_finish(artifact, "a.h5"); /* that one needs a tensor */
+    artifact = create("a.h5", "metrics/1|unit/1");
+    assert_int_equal(espl_artifact_set_kind(artifact, "unit/1", &err), ESPL_OK);
+    assert_int_equal(espl_artifact_finish(&artifact, NULL, &err), ESPL_OK);
+    assert_int_equal(espl_artifact_open(below("a.h5"), &artifact, &err), ESPL_OK);
+    assert_string_equal(espl_artifact_kind(artifact), "unit/1");
+    assert_int_equal(espl_artifact_set_kind(artifact, "metrics/1", &err), ESPL_E_INTERNAL);
+    espl_artifact_close(artifact);
+}
+
 static void test_create__refusals(void **state)
 {
     struct espl_artifact *artifact = NULL;
@@ -504,6 +522,7 @@ int main(void)
     espl_artifact_library_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create__refusals),
+        cmocka_unit_test(test_set_kind__alternatives),
         cmocka_unit_test(test_create_rows__bad_tensors),
         cmocka_unit_test(test_write__duplicates_and_clashes),
         cmocka_unit_test(test_append_rows__too_many_too_few_unknown),

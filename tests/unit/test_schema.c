@@ -327,7 +327,9 @@ static void test_check__stages_and_ports(void **state)
                         "stage 'tokens', port 'x': unknown kind 'model.dense/1|nothing/1'");
     const struct espl_port two_kinds[] = {{.name = "x", .kind = "model.dense/1|tokens/1"}, {0}};
     stage = fake_tokens;
-    stage.outputs = two_kinds;
+    stage.outputs = two_kinds; /* the stage says which when it runs */
+    assert_int_equal(espl_schema_check_stages(stages, &err), ESPL_OK);
+    stage.outputs = unknown_kind;
     assert_int_equal(espl_schema_check_stages(stages, &err), ESPL_E_INTERNAL);
     const struct espl_param shared[] = {
         {.name = "a", .help = "h", .type = ESPL_PARAM_INT, .default_text = "1", .offset = 0},
