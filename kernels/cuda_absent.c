@@ -42,6 +42,14 @@ enum espl_status espl_cuda_download(void *host, const void *device, size_t bytes
     return fail_absent(err);
 }
 
+enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes, struct espl_error *err)
+{
+    (void)to;
+    (void)from;
+    (void)bytes;
+    return fail_absent(err);
+}
+
 enum espl_status espl_cuda_fill(void *device, int value, size_t bytes, struct espl_error *err)
 {
     (void)device;

@@ -54,6 +54,13 @@ extern "C" enum espl_status espl_cuda_download(void *host, const void *device, s
     return status;
 }
 
+extern "C" enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes,
+                                           struct espl_error *err)
+{
+    return espl_cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice),
+                           "cannot copy within the device", err);
+}
+
 extern "C" enum espl_status espl_cuda_fill(void *device, int value, size_t bytes,
                                            struct espl_error *err)
 {

@@ -35,6 +35,9 @@ const struct espl_tensor_spec *espl_model_tensor(const struct espl_model *model,
 /** By place: layer -1 for tensors outside blocks. NULL when the model has none. */
 const struct espl_tensor_spec *espl_model_find(const struct espl_model *model, int64_t layer,
                                                enum espl_role role, bool is_bias);
+/** Do two blocks hold the same bytes, by the hashes of their datasets? False for a model that lies
+ *  over another one and for blocks that differ in a norm. */
+bool espl_model_blocks_equal(const struct espl_model *model, uint64_t first, uint64_t second);
 /** Stored element type of a tensor. */
 enum espl_dtype espl_model_dtype(const struct espl_model *model,
                                  const struct espl_tensor_spec *spec);

@@ -6,6 +6,10 @@ espl_unit_test(test_cuda_atom LINK espl_kernels SOURCES cuda_atom_fixture.c cuda
                LABELS gpu TIMEOUT 300)
 espl_unit_test(test_cuda_quantize LINK espl_kernels SOURCES cuda_atom_fixture.c iebme_fixture.c
                LABELS gpu TIMEOUT 300)
+espl_unit_test(test_cuda_decode LINK espl_kernels SOURCES cuda_atom_fixture.c iebme_fixture.c
+               LABELS gpu TIMEOUT 300)
+espl_unit_test(test_cuda_attention LINK espl_kernels SOURCES cuda_atom_fixture.c iebme_fixture.c
+               LABELS gpu TIMEOUT 300)
 if(CMAKE_CUDA_COMPILER)
     # Skipped without cuobjdump.
     add_test(NAME cuda-sass COMMAND ${PROJECT_SOURCE_DIR}/kernels/cuda/check_sass.sh

@@ -69,6 +69,34 @@ static void expect_codes(struct fixture *f, struct espl_model *model, int64_t la
     espl_quant_linear_free(&linear);
 }
 
+static void test_random_model__has_equal_blocks(void **state)
+{
+    struct fixture *f = *state;
+    const struct espl_random_model_options options = small(f);
+    struct espl_artifact *artifact = NULL;
+    struct espl_model *model = write_and_open(f, &options, &artifact);
+    assert_true(espl_model_blocks_equal(model, 0, 1));
+    assert_true(espl_model_blocks_equal(model, 1, 1));
+    espl_model_close(model);
+    espl_artifact_close(artifact);
+}
+
+static void test_blocks__that_differ(void **state)
+{
+    struct fixture *f = *state;
+    const struct espl_model_config config = fixture_config("llama");
+    struct espl_artifact *artifact = NULL;
+    struct espl_model *model = NULL;
+    char path[ESPL_PATH_MAX];
+    fixture_write_artifact(f->dir, "dense", &config, ESPL_DTYPE_F16, path, NULL);
+    assert_int_equal(espl_artifact_open(path, &artifact, &f->err), ESPL_OK);
+    assert_int_equal(espl_model_open(artifact, NULL, &model, &f->err), ESPL_OK);
+    assert_true(config.layers > 1);
+    assert_false(espl_model_blocks_equal(model, 0, 1));
+    espl_model_close(model);
+    espl_artifact_close(artifact);
+}
+
 static void test_random_model__has_the_sparsity_asked_for(void **state)
 {
     static const struct {
@@ -198,6 +226,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(test_random_model__has_the_sparsity_asked_for),
         T(test_random_model__readers_take_it),
+        T(test_random_model__has_equal_blocks),
+        T(test_blocks__that_differ),
         T(test_random_model__equal_seeds_give_equal_bytes),
         T(test_random_model__wrong_options_are_named),
         T(test_random_model__stops_and_leaves_nothing),

@@ -19,6 +19,8 @@ enum espl_status espl_cuda_upload(void *device, const void *host, size_t bytes,
 /** Waits for the device before it copies. */
 enum espl_status espl_cuda_download(void *host, const void *device, size_t bytes,
                                     struct espl_error *err);
+/** Within the device. */
+enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes, struct espl_error *err);
 /** Every byte of device <- value. */
 enum espl_status espl_cuda_fill(void *device, int value, size_t bytes, struct espl_error *err);
 /** Waits for everything and reports what went wrong meanwhile. */

@@ -1,0 +1,375 @@
+/* Linears of a block on the device: codes as one matrix where they can be put together, or dense
+ * FP16 and INT8 weights made from them. */
+#include "core/checked.h"
+#include "core/codes.h"
+#include "espalier/cuda_memory.h"
+#include "eval/device_decode_internal.h"
+#include "model/element.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The linears of a site as the model has them. */
+struct site_parts {
+    struct espl_quant_linear linears[ESPL_DEVICE_MOST_PARTS];
+    const enum espl_role *roles;
+    size_t count;
+};
+
+enum espl_status espl_device_upload_floats(const float *host, size_t count, float **device,
+                                           struct espl_error *err)
+{
+    void *memory = NULL;
+    *device = NULL;
+    if (host == NULL) {
+        return ESPL_OK;
+    }
+    enum espl_status status = espl_cuda_alloc(count * sizeof *host, &memory, err);
+    *device = memory;
+    if (status == ESPL_OK) {
+        status = espl_cuda_upload(memory, host, count * sizeof *host, err);
+    }
+    return status;
+}
+
+static enum espl_status upload(const void *host, size_t bytes, void **device,
+                               struct espl_error *err)
+{
+    enum espl_status status = espl_cuda_alloc(bytes, device, err);
+    return status == ESPL_OK ? espl_cuda_upload(*device, host, bytes, err) : status;
+}
+
+static enum espl_status fail_memory(struct espl_error *err)
+{
+    return espl_fail(err, ESPL_E_NOMEM, "out of memory for a block's linears");
+}
+
+static struct espl_quant_shape shape_of(const struct espl_quant_linear *linear)
+{
+    return (struct espl_quant_shape){
+        .tokens = 1,
+        .in = linear->in,
+        .out = linear->out,
+        .group_size = linear->group_size,
+        .outliers = linear->outliers,
+        .rows_per_scale = linear->rows_per_scale,
+        .weight_bits = linear->weight_bits,
+        .activation_bits = 4,
+    };
+}
+
+static void free_parts(struct site_parts *parts)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        espl_quant_linear_free(&parts->linears[i]);
+    }
+}
+
+/* stored: an encoded linear stays so, with the row order that makes its areas small. */
+static enum espl_status read_parts(struct espl_model *model, size_t block, bool stored,
+                                   struct site_parts *parts, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    for (parts->count = 0; status == ESPL_OK && parts->roles[parts->count] != ESPL_ROLE_NONE;) {
+        struct espl_quant_linear *linear = &parts->linears[parts->count];
+        const enum espl_role role = parts->roles[parts->count++];
+        status = stored ? espl_quant_linear_read_stored(model, (int64_t)block, role, linear, err)
+                        : espl_quant_linear_read(model, (int64_t)block, role, false, linear, err);
+    }
+    return status;
+}
+
+/* ---- codes ---- */
+
+/* Rows that share scales must not fall into two linears. */
+static bool can_join(const struct site_parts *parts)
+{
+    for (size_t i = 0; i + 1 < parts->count; i++) {
+        if (parts->linears[i].out % parts->linears[i].rows_per_scale != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void append(void *to, size_t *at, const void *from, size_t bytes)
+{
+    memcpy((char *)to + *at, from, bytes);
+    *at += bytes;
+}
+
+/* *all <- the rows of all parts, one after the other. Freed by the caller. */
+static enum espl_status join(const struct site_parts *parts, struct espl_quant_linear *all,
+                             struct espl_error *err)
+{
+    const struct espl_quant_linear *first = &parts->linears[0];
+    const size_t stride = espl_codes_stride(first->normal, first->weight_bits);
+    size_t codes = 0;
+    size_t scales = 0;
+    size_t outlier_codes = 0;
+    size_t outlier_scales = 0;
+    *all = *first;
+    all->out = 0;
+    for (size_t i = 0; i < parts->count; i++) {
+        all->out += parts->linears[i].out;
+    }
+    const size_t scale_rows = espl_ceil_div(all->out, first->rows_per_scale);
+    all->codes = malloc(all->out * stride);
+    all->scales = malloc(scale_rows * first->groups * sizeof(float));
+    all->outlier_codes = first->outliers > 0 ? malloc(all->out * first->outliers) : NULL;
+    all->outlier_scales = first->outliers > 0 ? malloc(all->out * sizeof(float)) : NULL;
+    all->bias = calloc(all->out, sizeof(float));
+    all->order = NULL;
+    all->row_order = NULL;
+    if (all->codes == NULL || all->scales == NULL || all->bias == NULL ||
+        (first->outliers > 0 && (all->outlier_codes == NULL || all->outlier_scales == NULL))) {
+        return fail_memory(err);
+    }
+    for (size_t i = 0, row = 0; i < parts->count; row += parts->linears[i++].out) {
+        const struct espl_quant_linear *part = &parts->linears[i];
+        append(all->codes, &codes, part->codes, part->out * stride);
+        append(all->scales, &scales, part->scales,
+               espl_ceil_div(part->out, part->rows_per_scale) * part->groups * sizeof(float));
+        if (part->outliers > 0) {
+            append(all->outlier_codes, &outlier_codes, part->outlier_codes,
+                   part->out * part->outliers);
+            append(all->outlier_scales, &outlier_scales, part->outlier_scales,
+                   part->out * sizeof(float));
+        }
+        if (part->bias != NULL) {
+            memcpy(all->bias + row, part->bias, part->out * sizeof(float));
+        }
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status add_matrix(const struct espl_quant_linear *part,
+                                   enum espl_iebme_areas areas, struct espl_device_linear *linear,
+                                   struct espl_error *err)
+{
+    const struct espl_quant_shape shape = shape_of(part);
+    const struct espl_cuda_atom_form form = {areas, NULL};
+    struct espl_cuda_matrix **to = &linear->matrices[linear->matrix_count];
+    enum espl_status status = ESPL_OK;
+    if (part->encoded != NULL) {
+        const struct espl_iebme_weights weights = {part->encoded, part->scales, part->outlier_codes,
+                                                   part->outlier_scales, part->bias};
+        status = espl_cuda_matrix_create_atom_iebme(&shape, &weights, &form, to, err);
+    } else {
+        const struct espl_quant_weights weights = {part->codes, part->scales, part->outlier_codes,
+                                                   part->outlier_scales, part->bias};
+        status = espl_cuda_matrix_create_atom(&shape, &weights, &form, to, err);
+    }
+    if (status == ESPL_OK) {
+        linear->first_row[linear->matrix_count++] = linear->out;
+        linear->out += part->out;
+    }
+    return status;
+}
+
+static enum espl_status add_joined(const struct site_parts *parts, enum espl_iebme_areas areas,
+                                   struct espl_device_linear *linear, struct espl_error *err)
+{
+    struct espl_quant_linear all = {0};
+    enum espl_status status = join(parts, &all, err);
+    if (status == ESPL_OK) {
+        status = add_matrix(&all, areas, linear, err);
+    }
+    espl_quant_linear_free(&all);
+    return status;
+}
+
+static enum espl_status load_codes(struct espl_model *model, enum espl_iebme_areas areas,
+                                   size_t block, struct site_parts *parts,
+                                   struct espl_device_linear *linear, struct espl_error *err)
+{
+    const bool one_by_one = areas != ESPL_IEBME_DENSE && areas != ESPL_IEBME_1X1;
+    enum espl_status status = read_parts(model, block, one_by_one, parts, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    const struct espl_quant_linear *first = &parts->linears[0];
+    linear->in = first->in;
+    linear->shape = shape_of(first);
+    if (first->order != NULL && !first->gathered) {
+        void *order = NULL;
+        status = upload(first->order, first->in * sizeof *first->order, &order, err);
+        linear->order = order;
+    }
+    if (status == ESPL_OK && !one_by_one && parts->count > 1 && can_join(parts)) {
+        return add_joined(parts, areas, linear, err);
+    }
+    for (size_t i = 0; status == ESPL_OK && i < parts->count; i++) {
+        status = add_matrix(&parts->linears[i], areas, linear, err);
+    }
+    return status;
+}
+
+/* ---- dense ---- */
+
+/* Rows of a linear as FP16, or as INT8 with a scale each. */
+static void to_halves(const float *values, size_t count, void *to)
+{
+    struct espl_element_loss loss = {0};
+    espl_element_from_f32(ESPL_DTYPE_F16, values, count, to, &loss);
+}
+
+static void to_bytes(const float *values, size_t rows, size_t cols, int8_t *to, float *scales)
+{
+    const float qmax = 127.0F;
+    for (size_t row = 0; row < rows; row++) {
+        float amax = 0.0F;
+        for (size_t c = 0; c < cols; c++) {
+            amax = fmaxf(amax, fabsf(values[row * cols + c]));
+        }
+        scales[row] = amax > 0.0F ? amax / qmax : 1.0F;
+        for (size_t c = 0; c < cols; c++) {
+            to[row * cols + c] = (int8_t)rintf(values[row * cols + c] / scales[row]);
+        }
+    }
+}
+
+/* What the parts of a site become on their way to the device. */
+struct dense_site {
+    float *values; /* of one part */
+    void *dense;
+    float *scales, *bias; /* of all rows */
+};
+
+static void free_dense_site(struct dense_site *site)
+{
+    free(site->values);
+    free(site->dense);
+    free(site->scales);
+    free(site->bias);
+}
+
+static enum espl_status add_dense(struct espl_model *model, size_t block, enum espl_role role,
+                                  enum espl_device_form form, struct dense_site *site,
+                                  struct espl_device_linear *linear, struct espl_error *err)
+{
+    const struct espl_tensor_spec *weight = espl_model_find(model, (int64_t)block, role, false);
+    const struct espl_tensor_spec *bias = espl_model_find(model, (int64_t)block, role, true);
+    const size_t rows = (size_t)weight->shape[0];
+    const size_t count = rows * linear->in;
+    free(site->values);
+    site->values = espl_eval_allocate(rows, linear->in, sizeof(float));
+    if (site->values == NULL) {
+        return fail_memory(err);
+    }
+    enum espl_status status = espl_model_read_f32(model, weight, 0, rows, site->values, err);
+    if (status == ESPL_OK && form == ESPL_DEVICE_DENSE_FP16) {
+        to_halves(site->values, count, (uint16_t *)site->dense + linear->out * linear->in);
+    } else if (status == ESPL_OK) {
+        to_bytes(site->values, rows, linear->in, (int8_t *)site->dense + linear->out * linear->in,
+                 site->scales + linear->out);
+    }
+    if (status == ESPL_OK && bias != NULL) {
+        status = espl_model_read_f32(model, bias, 0, rows, site->bias + linear->out, err);
+    }
+    linear->out += rows;
+    return status;
+}
+
+static enum espl_status load_dense(struct espl_model *model, enum espl_device_form form,
+                                   size_t block, const enum espl_role *roles,
+                                   struct espl_device_linear *linear, struct espl_error *err)
+{
+    const size_t bytes = form == ESPL_DEVICE_DENSE_FP16 ? sizeof(uint16_t) : sizeof(int8_t);
+    struct dense_site site = {0};
+    size_t out = 0;
+    for (size_t i = 0; roles[i] != ESPL_ROLE_NONE; i++) {
+        const struct espl_tensor_spec *weight =
+            espl_model_find(model, (int64_t)block, roles[i], false);
+        out += (size_t)weight->shape[0];
+        linear->in = (size_t)weight->shape[1];
+    }
+    site.dense = espl_eval_allocate(out, linear->in, bytes);
+    site.scales = espl_eval_allocate(out, 1, sizeof(float));
+    site.bias = calloc(out, sizeof(float));
+    enum espl_status status =
+        site.dense != NULL && site.scales != NULL && site.bias != NULL ? ESPL_OK : fail_memory(err);
+    for (size_t i = 0; status == ESPL_OK && roles[i] != ESPL_ROLE_NONE; i++) {
+        status = add_dense(model, block, roles[i], form, &site, linear, err);
+    }
+    if (status == ESPL_OK) {
+        status = upload(site.dense, out * linear->in * bytes, &linear->dense, err);
+    }
+    if (status == ESPL_OK && form == ESPL_DEVICE_DENSE_INT8) {
+        status = espl_device_upload_floats(site.scales, out, &linear->row_scales, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_device_upload_floats(site.bias, out, &linear->bias, err);
+    }
+    free_dense_site(&site);
+    return status;
+}
+
+/* ---- both ---- */
+
+enum espl_status espl_device_linear_load(struct espl_model *model,
+                                         const struct espl_device_weights *weights, size_t block,
+                                         enum espl_quant_site site,
+                                         struct espl_device_linear *linear, struct espl_error *err)
+{
+    struct site_parts parts = {.roles = espl_quant_site_roles(&weights->config, site)};
+    const bool codes =
+        weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4;
+    const enum espl_status status =
+        codes ? load_codes(model, weights->areas, block, &parts, linear, err)
+              : load_dense(model, weights->form, block, parts.roles, linear, err);
+    free_parts(&parts);
+    return status;
+}
+
+static enum espl_status copy(const void *from, size_t bytes, void **to, struct espl_error *err)
+{
+    if (from == NULL) {
+        return ESPL_OK;
+    }
+    enum espl_status status = espl_cuda_alloc(bytes, to, err);
+    return status == ESPL_OK ? espl_cuda_copy(*to, from, bytes, err) : status;
+}
+
+enum espl_status espl_device_linear_clone(const struct espl_device_linear *from,
+                                          enum espl_device_form form, struct espl_device_linear *to,
+                                          struct espl_error *err)
+{
+    const size_t bytes = form == ESPL_DEVICE_DENSE_FP16 ? sizeof(uint16_t) : sizeof(int8_t);
+    void *order = NULL;
+    void *scales = NULL;
+    void *bias = NULL;
+    *to = (struct espl_device_linear){.in = from->in, .out = from->out, .shape = from->shape};
+    memcpy(to->first_row, from->first_row, sizeof to->first_row);
+    enum espl_status status = copy(from->order, from->in * sizeof *from->order, &order, err);
+    to->order = order;
+    for (size_t i = 0; status == ESPL_OK && i < from->matrix_count; i++) {
+        status = espl_cuda_matrix_clone(from->matrices[i], &to->matrices[i], err);
+        to->matrix_count += status == ESPL_OK ? 1 : 0;
+    }
+    if (status == ESPL_OK) {
+        status = copy(from->dense, from->out * from->in * bytes, &to->dense, err);
+    }
+    if (status == ESPL_OK) {
+        status = copy(from->row_scales, from->out * sizeof(float), &scales, err);
+        to->row_scales = scales;
+    }
+    if (status == ESPL_OK) {
+        status = copy(from->bias, from->out * sizeof(float), &bias, err);
+        to->bias = bias;
+    }
+    return status;
+}
+
+void espl_device_linear_free(struct espl_device_linear *linear)
+{
+    for (size_t i = 0; i < linear->matrix_count; i++) {
+        espl_cuda_matrix_destroy(linear->matrices[i]);
+    }
+    espl_cuda_free(linear->order);
+    espl_cuda_free(linear->dense);
+    espl_cuda_free(linear->row_scales);
+    espl_cuda_free(linear->bias);
+    *linear = (struct espl_device_linear){0};
+}

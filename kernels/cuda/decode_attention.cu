@@ -1,0 +1,428 @@
+/* Causal attention of new tokens over the cache of keys and values. A block has one key head of one
+ * sequence and up to QUERIES queries that read it: query heads that share it, of several tokens
+ * when a prompt is read. Caches longer than ESPL_CUDA_ATTENTION_KEYS are cut into parts, which
+ * meet in memory; the last block to arrive adds them in their order. */
+#include "kernels/cuda/decode_cache.cuh"
+
+#include <math_constants.h>
+
+namespace
+{
+
+enum { THREADS = 256, WARPS = THREADS / 32, KEYS = ESPL_CUDA_ATTENTION_KEYS, MOST_QUERIES = 8 };
+
+/* What a block does. */
+struct block_work {
+    unsigned sequence, kv_head, part;
+    unsigned first_row; /* of the tile, in its sequence */
+    unsigned queries;   /* of them heads are innermost */
+    unsigned start;     /* position of the sequence's first new token */
+    unsigned first_key, keys;
+    unsigned parts; /* that have keys for this tile */
+};
+
+__device__ __forceinline__ block_work work_of(const attention_args &args)
+{
+    block_work work;
+    work.sequence = blockIdx.x / args.tiles;
+    work.kv_head = blockIdx.y;
+    work.part = blockIdx.z;
+    work.first_row = blockIdx.x % args.tiles * args.tile_rows;
+    const unsigned rows = min(args.tile_rows, args.row_tokens - work.first_row);
+    work.queries = rows * args.share;
+    work.start = (unsigned)args.starts[work.sequence];
+    const unsigned end = work.start + work.first_row + rows;
+    work.parts = (end + KEYS - 1) / KEYS;
+    work.first_key = work.part * KEYS;
+    work.keys = work.part < work.parts ? min((unsigned)KEYS, end - work.first_key) : 0;
+    return work;
+}
+
+/* Queries, turned and scaled, in shared memory (QUERIES, head_dim). */
+__device__ __forceinline__ void load_queries(const attention_args &args, const block_work &work,
+                                             float *queries)
+{
+    const unsigned half = args.head_dim / 2;
+    for (unsigned i = threadIdx.x; i < work.queries * half; i += THREADS) {
+        const unsigned query = i / half;
+        const unsigned d = i % half;
+        const unsigned token = work.first_row + query / args.share;
+        const unsigned row = work.sequence * args.row_tokens + token;
+        const unsigned head = work.kv_head * args.share + query % args.share;
+        float2 v = make_float2(decode_result(args.qkv, row, head * args.head_dim + d),
+                               decode_result(args.qkv, row, head * args.head_dim + half + d));
+        if (args.rotation != nullptr) {
+            v = cache_rotate(cache_turn(args, work.start + token), half, d, v.x, v.y);
+        }
+        queries[query * args.head_dim + d] = v.x;
+        queries[query * args.head_dim + half + d] = v.y;
+    }
+}
+
+/* scores (QUERIES, KEYS) of this block's keys; what a query must not see is minus infinity. */
+template <int QUERIES, bool CODES>
+__device__ __forceinline__ void find_scores(const attention_args &args, const block_work &work,
+                                            const float *queries, float *scores)
+{
+    const unsigned lane = threadIdx.x % REDUCE_WARP;
+    const unsigned sub = lane % args.key_lanes;
+    const unsigned at_once = WARPS * (REDUCE_WARP / args.key_lanes);
+    const unsigned mine =
+        threadIdx.x / REDUCE_WARP * (REDUCE_WARP / args.key_lanes) + lane / args.key_lanes;
+    const bool there = 4 * sub < args.head_dim / 2;
+    const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
+    float q[QUERIES][CACHE_LANE_DIMS];
+#pragma unroll
+    for (int n = 0; n < QUERIES; n++) {
+#pragma unroll
+        for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+            const unsigned dim = 4 * sub + d % 4 + (d < 4 ? 0 : args.head_dim / 2);
+            q[n][d] = there && n < work.queries ? queries[n * args.head_dim + dim] : 0.0F;
+        }
+    }
+#pragma unroll 2
+    for (unsigned j = mine; j < (work.keys + at_once - 1) / at_once * at_once; j += at_once) {
+        float k[CACHE_LANE_DIMS] = {};
+        if (there && j < work.keys) {
+            cache_get_key<CODES>(args, first + j, work.first_key + j, sub, k);
+        }
+#pragma unroll
+        for (int n = 0; n < QUERIES; n++) {
+            float sum = 0.0F;
+#pragma unroll
+            for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+                sum += q[n][d] * k[d];
+            }
+            for (unsigned offset = args.key_lanes / 2; offset > 0; offset /= 2) {
+                sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+            }
+            const unsigned position = work.start + work.first_row + n / args.share;
+            if (sub == 0 && j < work.keys && n < work.queries) {
+                scores[n * KEYS + j] =
+                    work.first_key + j <= position ? sum * args.scale : -CUDART_INF_F;
+            }
+        }
+    }
+}
+
+/* scores <- exp(score - largest); of every query the largest and the sum. A warp a query. */
+template <int QUERIES>
+__device__ __forceinline__ void soften(const block_work &work, float *scores, float *largest,
+                                       float *sums)
+{
+    const unsigned lane = threadIdx.x % REDUCE_WARP;
+    const unsigned query = threadIdx.x / REDUCE_WARP;
+    if (query >= work.queries) {
+        return;
+    }
+    float most = -CUDART_INF_F;
+    for (unsigned j = lane; j < work.keys; j += REDUCE_WARP) {
+        most = fmaxf(most, scores[query * KEYS + j]);
+    }
+    most = warp_max(most);
+    float sum = 0.0F;
+    for (unsigned j = lane; j < work.keys; j += REDUCE_WARP) {
+        /* A part may hold nothing that this query may see. */
+        const float e = most == -CUDART_INF_F ? 0.0F : expf(scores[query * KEYS + j] - most);
+        scores[query * KEYS + j] = e;
+        sum += e;
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) {
+        largest[query] = most;
+        sums[query] = sum;
+    }
+}
+
+/* sums_of (WARPS, QUERIES, head_dim) <- each warp's share of weight times value. */
+template <int QUERIES, bool CODES>
+__device__ __forceinline__ void add_values(const attention_args &args, const block_work &work,
+                                           const float *scores, float *sums_of)
+{
+    const unsigned lane = threadIdx.x % REDUCE_WARP;
+    const unsigned warp = threadIdx.x / REDUCE_WARP;
+    const unsigned sub = lane % args.key_lanes;
+    const unsigned at_once = WARPS * (REDUCE_WARP / args.key_lanes);
+    const bool there = 4 * sub < args.head_dim / 2;
+    const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
+    float sum[QUERIES][CACHE_LANE_DIMS] = {};
+#pragma unroll 2
+    for (unsigned j = warp * (REDUCE_WARP / args.key_lanes) + lane / args.key_lanes;
+         there && j < work.keys; j += at_once) {
+        float v[CACHE_LANE_DIMS];
+        cache_get_value<CODES>(args, first + j, sub, v);
+#pragma unroll
+        for (int n = 0; n < QUERIES; n++) {
+            const float weight = n < work.queries ? scores[n * KEYS + j] : 0.0F;
+#pragma unroll
+            for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+                sum[n][d] += weight * v[d];
+            }
+        }
+    }
+    __syncthreads(); /* the weights have been read: their place is used again */
+#pragma unroll
+    for (int n = 0; n < QUERIES; n++) {
+#pragma unroll
+        for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+            for (unsigned offset = args.key_lanes; offset < REDUCE_WARP; offset *= 2) {
+                sum[n][d] += __shfl_xor_sync(0xFFFFFFFFu, sum[n][d], offset);
+            }
+            if (there && lane < args.key_lanes) {
+                const unsigned dim = 4 * sub + d % 4 + (d < 4 ? 0 : args.head_dim / 2);
+                sums_of[(warp * QUERIES + n) * args.head_dim + dim] = sum[n][d];
+            }
+        }
+    }
+}
+
+/* Place of a query's results in y. */
+__device__ __forceinline__ float *result_of(const attention_args &args, const block_work &work,
+                                            unsigned query)
+{
+    const unsigned row = work.sequence * args.row_tokens + work.first_row + query / args.share;
+    const unsigned head = work.kv_head * args.share + query % args.share;
+    return args.out + ((size_t)row * args.heads + head) * args.head_dim;
+}
+
+/* Partial sums of a tile and a part: for every query head_dim sums, the largest score, the sum of
+ * weights. */
+__device__ __forceinline__ float *partial_of(const attention_args &args, unsigned part,
+                                             unsigned query)
+{
+    const size_t tile = (size_t)blockIdx.x * gridDim.y + blockIdx.y;
+    return args.partial + ((tile * gridDim.z + part) * MOST_QUERIES + query) * (args.head_dim + 2);
+}
+
+/* Adds the parts of a tile in their order. */
+__device__ __forceinline__ void join_parts(const attention_args &args, const block_work &work)
+{
+    for (unsigned i = threadIdx.x; i < work.queries * args.head_dim; i += THREADS) {
+        const unsigned query = i / args.head_dim;
+        const unsigned dim = i % args.head_dim;
+        float most = -CUDART_INF_F;
+        for (unsigned p = 0; p < work.parts; p++) {
+            most = fmaxf(most, __ldcg(partial_of(args, p, query) + args.head_dim));
+        }
+        float sum = 0.0F;
+        float weights = 0.0F;
+        for (unsigned p = 0; p < work.parts; p++) {
+            const float *part = partial_of(args, p, query);
+            const float factor = expf(__ldcg(part + args.head_dim) - most);
+            sum += factor * __ldcg(part + dim);
+            weights += factor * __ldcg(part + args.head_dim + 1);
+        }
+        result_of(args, work, query)[dim] = sum / weights;
+    }
+}
+
+/* y, or with several parts this one's sums and, from the last to come, y. */
+template <int QUERIES>
+__device__ __forceinline__ void finish(const attention_args &args, const block_work &work,
+                                       const float *sums_of, const float *largest,
+                                       const float *weights)
+{
+    __shared__ unsigned last_to_arrive;
+    for (unsigned i = threadIdx.x; i < work.queries * args.head_dim; i += THREADS) {
+        const unsigned query = i / args.head_dim;
+        const unsigned dim = i % args.head_dim;
+        float sum = 0.0F;
+        for (unsigned w = 0; w < WARPS; w++) {
+            sum += sums_of[(w * QUERIES + query) * args.head_dim + dim];
+        }
+        if (work.parts == 1) {
+            result_of(args, work, query)[dim] = sum / weights[query];
+            continue;
+        }
+        float *partial = partial_of(args, work.part, query);
+        partial[dim] = sum;
+        if (dim == 0) {
+            partial[args.head_dim] = largest[query];
+            partial[args.head_dim + 1] = weights[query];
+        }
+    }
+    if (work.parts == 1) {
+        return;
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned *arrived = args.arrived + (size_t)blockIdx.x * gridDim.y + blockIdx.y;
+        last_to_arrive = atomicAdd(arrived, 1u) == work.parts - 1 ? 1u : 0u;
+        if (last_to_arrive != 0) {
+            *arrived = 0;
+        }
+    }
+    __syncthreads();
+    if (last_to_arrive != 0) {
+        __threadfence();
+        join_parts(args, work);
+    }
+}
+
+/* blockIdx: tile of a sequence, key head, part of the keys. APPEND: the tile's one token joins the
+ * cache first, in the part that holds its place. */
+template <int QUERIES, bool CODES, bool APPEND>
+__global__ void __launch_bounds__(THREADS)
+    attention_kernel(const __grid_constant__ attention_args args)
+{
+    extern __shared__ __align__(16) float shared[];
+    __shared__ float largest[MOST_QUERIES];
+    __shared__ float weights[MOST_QUERIES];
+    float *queries = shared;
+    float *scores = shared + QUERIES * args.head_dim; /* and later sums of warps */
+    decode_begin();
+    const block_work work = work_of(args);
+    if (work.keys == 0) {
+        return;
+    }
+    load_queries(args, work, queries);
+    if (APPEND && work.start / KEYS == work.part && threadIdx.x < 2 * REDUCE_WARP) {
+        cache_append(args, work.sequence, work.sequence, work.kv_head, work.start,
+                     threadIdx.x >= REDUCE_WARP);
+    }
+    __syncthreads();
+    find_scores<QUERIES, CODES>(args, work, queries, scores);
+    __syncthreads();
+    soften<QUERIES>(work, scores, largest, weights);
+    __syncthreads();
+    add_values<QUERIES, CODES>(args, work, scores, scores);
+    __syncthreads();
+    finish<QUERIES>(args, work, scores, largest, weights);
+}
+
+/* All tokens of a prompt join the cache: blockIdx.x: row; a warp has a key or a value of a head. */
+__global__ void __launch_bounds__(THREADS)
+    append_kernel(const __grid_constant__ attention_args args)
+{
+    const unsigned row = blockIdx.x;
+    const unsigned sequence = row / args.row_tokens;
+    decode_begin();
+    const unsigned position = (unsigned)args.starts[sequence] + row % args.row_tokens;
+    for (unsigned i = threadIdx.x / REDUCE_WARP; i < 2 * args.kv_heads; i += WARPS) {
+        cache_append(args, row, sequence, i / 2, position, i % 2 != 0);
+    }
+}
+
+template <bool CODES, bool APPEND> const void *kernel_of(unsigned queries)
+{
+    return queries == 1 ? reinterpret_cast<const void *>(attention_kernel<1, CODES, APPEND>)
+           : queries <= 4
+               ? reinterpret_cast<const void *>(attention_kernel<4, CODES, APPEND>)
+               : reinterpret_cast<const void *>(attention_kernel<MOST_QUERIES, CODES, APPEND>);
+}
+
+/* Queries that a kernel is compiled for. */
+unsigned queries_of(unsigned queries)
+{
+    return queries == 1 ? 1u : queries <= 4 ? 4u : (unsigned)MOST_QUERIES;
+}
+
+enum espl_status check(const struct espl_cuda_attention *a, struct espl_error *err)
+{
+    const size_t rows = a->sequences * a->row_tokens;
+    if (rows == 0 || rows > QUANTISE_MOST_TOKENS || a->kv_heads == 0 ||
+        a->heads % a->kv_heads != 0 || a->heads / a->kv_heads > ESPL_CUDA_ATTENTION_MOST_SHARE ||
+        a->head_dim == 0 || a->head_dim % CACHE_LANE_DIMS != 0 ||
+        a->head_dim > ESPL_CUDA_ATTENTION_MOST_DIM) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "no attention kernel for %zu tokens, %zu heads of %zu sharing %zu keys",
+                         rows, a->heads, a->head_dim, a->kv_heads);
+    }
+    return ESPL_OK;
+}
+
+unsigned tile_rows_of(const struct espl_cuda_attention *a)
+{
+    const size_t most = MOST_QUERIES / (a->heads / a->kv_heads);
+    return static_cast<unsigned>(a->row_tokens < most ? a->row_tokens : most);
+}
+
+unsigned parts_of(const struct espl_cuda_attention *a)
+{
+    return static_cast<unsigned>((a->cache.max_tokens + KEYS - 1) / KEYS);
+}
+
+/* Blocks that share a counter. */
+size_t tiles_of(const struct espl_cuda_attention *a)
+{
+    const unsigned rows = tile_rows_of(a);
+    return a->sequences * ((a->row_tokens + rows - 1) / rows) * a->kv_heads;
+}
+
+size_t counter_bytes(const struct espl_cuda_attention *a)
+{
+    return (tiles_of(a) * sizeof(unsigned) + 255) / 256 * 256;
+}
+
+struct attention_args args_of(const struct espl_cuda_attention *a)
+{
+    struct attention_args args = {};
+    args.qkv = a->qkv;
+    args.cache = a->cache;
+    args.starts = a->starts;
+    args.rotation = a->rotation;
+    args.out = a->out;
+    args.arrived = static_cast<unsigned *>(a->parts);
+    if (a->parts != NULL) {
+        args.partial =
+            reinterpret_cast<float *>(static_cast<uint8_t *>(a->parts) + counter_bytes(a));
+    }
+    args.row_tokens = static_cast<unsigned>(a->row_tokens);
+    args.heads = static_cast<unsigned>(a->heads);
+    args.kv_heads = static_cast<unsigned>(a->kv_heads);
+    args.head_dim = static_cast<unsigned>(a->head_dim);
+    args.share = args.heads / args.kv_heads;
+    args.key_lanes = 1;
+    while (args.key_lanes * CACHE_LANE_DIMS < args.head_dim) {
+        args.key_lanes *= 2;
+    }
+    args.tile_rows = tile_rows_of(a);
+    args.tiles = (args.row_tokens + args.tile_rows - 1) / args.tile_rows;
+    args.scale = a->scale;
+    return args;
+}
+
+} // namespace
+
+extern "C" size_t espl_cuda_attention_bytes(const struct espl_cuda_attention *attention)
+{
+    const size_t parts = parts_of(attention);
+    return parts == 1 ? 0
+                      : counter_bytes(attention) + tiles_of(attention) * parts * MOST_QUERIES *
+                                                       (attention->head_dim + 2) * sizeof(float);
+}
+
+extern "C" enum espl_status espl_cuda_attend(const struct espl_cuda_attention *attention,
+                                             bool overlap, void *stream, struct espl_error *err)
+{
+    enum espl_status status = check(attention, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    struct attention_args args = args_of(attention);
+    const bool append = args.row_tokens == 1;
+    const bool codes = args.cache.key_scales != NULL;
+    const unsigned queries = args.tile_rows * args.share;
+    const void *kernel =
+        codes    ? append ? kernel_of<true, true>(queries) : kernel_of<true, false>(queries)
+           : append ? kernel_of<false, true>(queries)
+                 : kernel_of<false, false>(queries);
+    const size_t compiled = queries_of(queries);
+    const size_t sums = WARPS * compiled * args.head_dim;
+    const size_t scores = compiled * KEYS;
+    const size_t shared =
+        (compiled * args.head_dim + (sums > scores ? sums : scores)) * sizeof(float);
+    const unsigned sequences = static_cast<unsigned>(attention->sequences);
+    if (!append) {
+        status = decode_launch(reinterpret_cast<const void *>(append_kernel),
+                               dim3(sequences * args.row_tokens), THREADS, 0, &args, overlap,
+                               stream, err);
+    }
+    if (status == ESPL_OK) {
+        status =
+            decode_launch(kernel, dim3(sequences * args.tiles, args.kv_heads, parts_of(attention)),
+                          THREADS, shared, &args, overlap, stream, err);
+    }
+    return status;
+}

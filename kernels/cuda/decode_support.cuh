@@ -1,0 +1,102 @@
+/* What the kernels of a decoder share: values that linears left, and how kernels are launched. */
+#ifndef ESPL_CUDA_DECODE_SUPPORT_CUH
+#define ESPL_CUDA_DECODE_SUPPORT_CUH
+
+#include "espalier/cuda_decode.h"
+#include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/quantise.cuh"
+
+/** Starts args, a kernel's only parameter. Errors: MACHINE. */
+enum espl_status decode_launch(const void *kernel, dim3 grid, unsigned threads, size_t shared_bytes,
+                               void *args, bool overlap, void *stream, struct espl_error *err);
+
+/** What a kernel writes the input of linears through. */
+struct decode_sink {
+    enum espl_cuda_input_form form;
+    void *values;
+    float *scales;
+    struct quantise_target target; /* ATOM */
+};
+
+/** Errors: UNSUPPORTED. */
+enum espl_status decode_sink_of(const struct espl_cuda_input *input, size_t tokens, size_t width,
+                                struct decode_sink *sink, struct espl_error *err);
+/** Tokens that kernels go over: those that fill up tiles of codes, too. */
+size_t decode_sink_tokens(const struct decode_sink *sink, size_t tokens);
+
+#ifdef __CUDACC__
+
+__device__ __forceinline__ float decode_result(const struct espl_cuda_results &results,
+                                               unsigned token, unsigned column)
+{
+    const size_t at = (size_t)token * results.stride + column;
+    float value;
+    if (results.row_scales != nullptr) {
+        value =
+            (float)static_cast<const int32_t *>(results.values)[at] *
+            (__ldg(results.row_scales + column) * results.token_scales[token * results.token_step]);
+    } else {
+        value = static_cast<const float *>(results.values)[at];
+    }
+    return results.bias != nullptr ? value + __ldg(results.bias + column) : value;
+}
+
+/* All of a kernel's work but reading weights comes after this. */
+__device__ __forceinline__ void decode_begin()
+{
+    spmm_let_successor_start();
+    spmm_wait_for_predecessor();
+}
+
+/* A token's columns [first, end) as FP16, or as FP16 and the rest. */
+template <class SOURCE>
+__device__ __forceinline__ void decode_put_halves(const decode_sink &sink, const SOURCE &source,
+                                                  unsigned token, unsigned tokens, unsigned width,
+                                                  unsigned first, unsigned end)
+{
+    __half *values = static_cast<__half *>(sink.values);
+    for (unsigned c = first + threadIdx.x; c < end; c += blockDim.x) {
+        const float v = source(c);
+        const __half high = __float2half_rn(v);
+        values[(size_t)token * width + c] = high;
+        if (sink.form == ESPL_CUDA_INPUT_SPLIT) {
+            values[((size_t)tokens + token) * width + c] = __float2half_rn(v - __half2float(high));
+        }
+    }
+}
+
+/* Columns [first, end) as bytes; amax: of the whole token. */
+template <class SOURCE>
+__device__ __forceinline__ void decode_put_bytes(const decode_sink &sink, const SOURCE &source,
+                                                 unsigned token, unsigned width, unsigned first,
+                                                 unsigned end, float amax)
+{
+    constexpr float QMAX = 127.0F;
+    const float scale = fmaxf(amax, ESPL_QUANT_LEAST_AMAX) / QMAX;
+    int8_t *values = static_cast<int8_t *>(sink.values);
+    for (unsigned c = first + threadIdx.x; c < end; c += blockDim.x) {
+        values[(size_t)token * width + c] = (int8_t)quantise_code(source(c), scale, QMAX);
+    }
+    if (first == 0 && threadIdx.x == 0) {
+        sink.scales[token] = scale;
+    }
+}
+
+/* Groups and outliers of a token, a warp each, shared among gridDim.x blocks. shared: ints of all
+ * warps. */
+template <class SOURCE>
+__device__ __forceinline__ void decode_put_codes(const decode_sink &sink, const SOURCE &source,
+                                                 unsigned token, int *shared)
+{
+    const unsigned warp = threadIdx.x / REDUCE_WARP;
+    const unsigned warps = blockDim.x / REDUCE_WARP;
+    int *step_sums = shared + warp * sink.target.team_steps;
+    for (unsigned part = blockIdx.x + warp * gridDim.x; part < quantise_parts(sink.target);
+         part += warps * gridDim.x) {
+        quantise_part(sink.target, quantise_warp{}, source, token, part, step_sums);
+        __syncwarp();
+    }
+}
+
+#endif
+#endif
