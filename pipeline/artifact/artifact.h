@@ -65,7 +65,8 @@ struct espl_artifact;
 /* ---- writing ---- */
 
 /** Creates a private, unfinished artifact at `path` (replacing a leftover). kind: "model.dense/1";
- *  of alternatives, separated by '|', the first, until espl_artifact_set_kind(). Errors: IO, NOSPACE, INTERNAL for a kind that is not in the kinds table. */
+ *  of alternatives, separated by '|', the first, until espl_artifact_set_kind(). Errors: IO,
+ * NOSPACE, INTERNAL for a kind that is not in the kinds table. */
 enum espl_status espl_artifact_create(const char *path, const char *kind,
                                       struct espl_artifact **out, struct espl_error *err);
 /** Which of its alternatives an unfinished artifact is. Errors: INTERNAL for a kind that is not in

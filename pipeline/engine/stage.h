@@ -30,8 +30,8 @@ enum espl_stage_flag {
 
 enum espl_port_flag { ESPL_PORT_OPTIONAL = 1u << 0 };
 
-/** An input accepts kinds separated by '|'. An output makes one kind; where several stand there, the
- * stage says which with espl_artifact_set_kind(), the first otherwise. */
+/** An input accepts kinds separated by '|'. An output makes one kind; where several stand there,
+ * the stage says which with espl_artifact_set_kind(), the first otherwise. */
 struct espl_port {
     const char *name;
     const char *kind;
