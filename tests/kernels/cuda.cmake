@@ -10,6 +10,7 @@ espl_unit_test(test_cuda_decode LINK espl_kernels SOURCES cuda_atom_fixture.c ie
                LABELS gpu TIMEOUT 300)
 espl_unit_test(test_cuda_attention LINK espl_kernels SOURCES cuda_atom_fixture.c iebme_fixture.c
                LABELS gpu TIMEOUT 300)
+espl_unit_test(test_cuda_vision LINK espl_kernels m LABELS gpu TIMEOUT 300)
 if(CMAKE_CUDA_COMPILER)
     # Skipped without cuobjdump.
     add_test(NAME cuda-sass COMMAND ${PROJECT_SOURCE_DIR}/kernels/cuda/check_sass.sh
