@@ -86,12 +86,14 @@ static enum espl_status load_block(struct espl_vision *vision, uint64_t number,
 
 /* In double and rounded once: the difference to float32 arithmetic is below a unit in the last
  * place of the result. */
-static void fill_pixel_table(struct espl_vision *vision, const struct espl_pixel_scale *scale)
+void espl_vision_fill_pixels(const struct espl_model_config *config,
+                             const struct espl_pixel_scale *scale, float (*table)[256])
 {
-    for (size_t c = 0; c < vision->config.vision.channels; c++) {
+    const double *mean = scale != NULL ? scale->mean : config->vision.mean;
+    const double *std = scale != NULL ? scale->std : config->vision.std;
+    for (size_t c = 0; c < config->vision.channels; c++) {
         for (int value = 0; value < 256; value++) {
-            vision->pixel_table[c][value] =
-                (float)(((double)value / 255.0 - scale->mean[c]) / scale->std[c]);
+            table[c][value] = (float)(((double)value / 255.0 - mean[c]) / std[c]);
         }
     }
 }
@@ -119,7 +121,6 @@ enum espl_status espl_vision_create(struct espl_model *model, struct espl_backen
                                     struct espl_vision **out, struct espl_error *err)
 {
     const struct espl_model_config *config = espl_model_get_config(model);
-    struct espl_pixel_scale own;
     if (!espl_model_config_is_vision(config)) {
         return espl_fail(err, ESPL_E_KIND, "architecture '%s' is not an image model",
                          config->architecture);
@@ -136,9 +137,7 @@ enum espl_status espl_vision_create(struct espl_model *model, struct espl_backen
     espl_vision_start_clock(vision);
     enum espl_status status = allocate(vision, err);
     if (status == ESPL_OK) {
-        memcpy(own.mean, config->vision.mean, sizeof own.mean);
-        memcpy(own.std, config->vision.std, sizeof own.std);
-        fill_pixel_table(vision, scale != NULL ? scale : &own);
+        espl_vision_fill_pixels(config, scale, vision->pixel_table);
         status = load_outside(vision, err);
     }
     for (uint64_t b = 0; status == ESPL_OK && b < config->layers; b++) {

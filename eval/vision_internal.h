@@ -1,4 +1,4 @@
-/* What vision.c, vision_block.c, vision_size.c and vision_tables.c share. */
+/* What the files of the forward pass of image models share. */
 #ifndef ESPL_EVAL_VISION_INTERNAL_H
 #define ESPL_EVAL_VISION_INTERNAL_H
 
@@ -43,6 +43,9 @@ struct espl_vision {
 
 void espl_vision_get_widths(const struct espl_model_config *config,
                             struct espl_vision_widths *widths);
+/** table (channels): scaled value of every byte. scale: NULL = what the configuration says. */
+void espl_vision_fill_pixels(const struct espl_model_config *config,
+                             const struct espl_pixel_scale *scale, float (*table)[256]);
 /** Tokens that attend to each other in a block, and how many such groups one image has. */
 void espl_vision_get_windows(const struct espl_model_config *config,
                              const struct espl_vision_place *place, size_t *windows,

@@ -10,3 +10,5 @@ espl_unit_test(test_device_decode LINK espl_eval espl_dep_jansson
                SOURCES device_reference.c
                ${PROJECT_SOURCE_DIR}/stages/iebme_encode/random_model.c
                ${PROJECT_SOURCE_DIR}/stages/quant_common/channel_order.c LABELS gpu TIMEOUT 900)
+espl_unit_test(test_device_vision LINK espl_stages LABELS gpu TIMEOUT 300
+               SOURCES search_stage_fixture.c quant_fixture.c prune_fixture.c)

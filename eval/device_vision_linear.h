@@ -1,0 +1,71 @@
+/* A linear on a CUDA device: bytes packed N:M with scales of rows and tokens, or FP16 weights by
+ * cuBLAS. Internal to eval and to stages that measure. */
+#ifndef ESPL_EVAL_DEVICE_VISION_LINEAR_H
+#define ESPL_EVAL_DEVICE_VISION_LINEAR_H
+
+#include "espalier/cuda_blas.h"
+#include "espalier/cuda_nm.h"
+#include "model/quantised.h"
+
+/** Arrays are in device memory. Either matrix and product are there, or halves. */
+struct espl_device_vision_linear {
+    size_t out, in;
+    struct espl_cuda_nm_matrix *matrix; /* owned */
+    struct espl_cuda_nm *product;
+    float *scales;      /* (out), of rows */
+    float *bias;        /* (out); NULL = 0 */
+    uint16_t *halves;   /* (out, half_stride) FP16 */
+    size_t half_stride; /* in, rounded up to whole 16 bytes */
+};
+
+/** *device <- device memory with a copy of `bytes`; NULL for NULL. Errors: NOMEM, MACHINE. */
+enum espl_status espl_device_vision_upload(const void *host, size_t bytes, void **device,
+                                           struct espl_error *err);
+/** The same for floats. */
+enum espl_status espl_device_vision_upload_floats(const float *values, size_t count, float **device,
+                                                  struct espl_error *err);
+/** A copy of values (rows, cols) as FP16 rows of `stride` values, zeros behind them. Errors:
+ *  NUMERIC for a value that FP16 does not hold; NOMEM, MACHINE. */
+enum espl_status espl_device_vision_upload_halves(const float *values, size_t rows, size_t cols,
+                                                  size_t stride, uint16_t **device,
+                                                  struct espl_error *err);
+/** FP16 values of a row of `cols` that begins at whole 16 bytes. */
+size_t espl_device_vision_half_stride(size_t cols);
+/** Bytes of a row of codes that the packed products read. */
+size_t espl_device_vision_code_stride(size_t cols);
+
+/** From a packed linear of a model, for `tokens` tokens. n: to pack it at, at least what it keeps:
+ *  its M = dense; 0 = as it is. *linear is freed by the caller, also after an error. */
+enum espl_status espl_device_vision_linear_pack(const struct espl_quant_linear *packed, unsigned n,
+                                                size_t tokens,
+                                                struct espl_device_vision_linear *linear,
+                                                struct espl_error *err);
+/** From float weights (out, in); bias (out), NULL = 0. */
+enum espl_status espl_device_vision_linear_halve(const float *weights, const float *bias,
+                                                 size_t out, size_t in,
+                                                 struct espl_device_vision_linear *linear,
+                                                 struct espl_error *err);
+/** Takes over another matrix of the same size. Errors: those of espl_cuda_nm_create(); then the
+ *  matrix is still the caller's. */
+enum espl_status espl_device_vision_linear_replace(struct espl_device_vision_linear *linear,
+                                                   struct espl_cuda_nm_matrix *matrix,
+                                                   size_t tokens, struct espl_error *err);
+void espl_device_vision_linear_free(struct espl_device_vision_linear *linear);
+/** Bytes of weights that a product reads. */
+uint64_t espl_device_vision_linear_bytes(const struct espl_device_vision_linear *linear);
+
+/** Launches y (tokens, out) FP16 = linear(x) of a packed linear. codes:
+ *  rows of espl_device_vision_code_stride(in) bytes; scales (tokens). */
+enum espl_status espl_device_vision_linear_run(const struct espl_device_vision_linear *linear,
+                                               const int8_t *codes, const float *scales,
+                                               size_t tokens, uint16_t *y, void *stream,
+                                               struct espl_error *err);
+/** Launches y (tokens, out) = x W^T of an FP16 linear, without its bias. x: rows of x_stride
+ *  values; y: FP16, or FP32 with float_result. */
+enum espl_status espl_device_vision_linear_multiply(const struct espl_device_vision_linear *linear,
+                                                    struct espl_cuda_blas *blas, const uint16_t *x,
+                                                    size_t x_stride, size_t tokens,
+                                                    bool float_result, void *y, void *stream,
+                                                    struct espl_error *err);
+
+#endif
