@@ -20,12 +20,13 @@ double espl_budget_worse_error(double a, double b)
     return fabs(b) > fabs(a) ? b : a;
 }
 
-/* Are the table's kernels the ones that passes are made of here? */
-static bool are_own_kernels(const struct espl_latency_record *record)
+/* Are the table's kernels the ones that passes are made of on the job's device? */
+static bool are_own_kernels(const struct espl_latency_record *record, const char *device)
 {
+    const char *const *names = espl_nm_stack_kernels(device);
     bool own = record->kernel_count <= ESPL_NM_KERNELS;
     for (size_t k = 0; own && k < record->kernel_count; k++) {
-        own = strcmp(record->kernels[k], espl_nm_kernel_names[k]) == 0;
+        own = strcmp(record->kernels[k], names[k]) == 0;
     }
     return own;
 }
@@ -33,7 +34,8 @@ static bool are_own_kernels(const struct espl_latency_record *record)
 static bool can_measure(const struct espl_budget_run *run)
 {
     const char *here = espl_ctx_device_fingerprint(run->ctx);
-    if (espl_latency_same_device(run->record.device, here) && are_own_kernels(&run->record)) {
+    if (espl_latency_same_device(run->record.device, here) &&
+        are_own_kernels(&run->record, espl_ctx_device(run->ctx))) {
         return true;
     }
     espl_log(espl_ctx_log(run->ctx), ESPL_LOG_INFO,
@@ -184,24 +186,25 @@ enum espl_status espl_budget_measure(struct espl_budget_run *run, struct espl_er
     const struct espl_model_config *config = espl_model_get_config(run->model);
     const struct espl_latency_record *record = &run->record;
     struct espl_nm_layers layers = {0};
-    struct espl_backend *backend = NULL;
     struct espl_nm_stack *stack = NULL;
     if (!can_measure(run)) {
         return ESPL_OK;
     }
     enum espl_status status = espl_nm_layers_all(config, record->m, &layers, err);
     if (status == ESPL_OK) {
-        status = espl_backend_open("cpu", (unsigned)record->threads, &backend, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_nm_stack_create(backend, config, &layers, record->batch, record->m,
-                                      record->vector, &stack, err);
+        const struct espl_nm_stack_plan plan = {.device = espl_ctx_device(run->ctx),
+                                                .threads = (unsigned)record->threads,
+                                                .config = config,
+                                                .layers = &layers,
+                                                .batch = record->batch,
+                                                .m = record->m,
+                                                .vector = record->vector};
+        status = espl_nm_stack_open(&plan, &stack, err);
     }
     if (status == ESPL_OK) {
         status = measure(run, stack, err);
     }
     espl_nm_stack_destroy(stack);
-    espl_backend_close(backend);
     espl_nm_layers_free(&layers);
     return status;
 }

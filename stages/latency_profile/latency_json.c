@@ -106,28 +106,29 @@ static enum espl_status read_layers(const json_t *json, struct espl_latency_reco
     return ESPL_OK;
 }
 
-static enum espl_status read_runs(const json_t *json, struct espl_latency_record *record,
-                                  struct espl_error *err)
+/* *count lists of N under `name`, one behind the other; *n: malloc'ed. */
+static enum espl_status read_runs(const json_t *object, const char *name,
+                                  const struct espl_latency_record *record, size_t *count,
+                                  uint8_t **n, struct espl_error *err)
 {
-    const json_t *runs = json_object_get(json, "runs");
+    const json_t *runs = json_object_get(object, name);
     const size_t layers = record->layer_count;
     size_t bytes = 0;
-    record->run_count = json_array_size(runs);
-    if (record->run_count > ESPL_LATENCY_MAX_RUNS ||
-        !espl_mul_size(record->run_count, layers, &bytes)) {
-        return fail_member("runs", "a list of at most 4096 configurations", err);
+    *count = json_array_size(runs);
+    if (*count > ESPL_LATENCY_MAX_RUNS || !espl_mul_size(*count, layers, &bytes)) {
+        return fail_member(name, "a list of at most 4096 configurations", err);
     }
-    record->run_n = malloc(bytes > 0 ? bytes : 1);
-    if (record->run_n == NULL) {
-        return espl_fail(err, ESPL_E_NOMEM, "no memory for %zu runs", record->run_count);
+    *n = malloc(bytes > 0 ? bytes : 1);
+    if (*n == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "no memory for %zu runs", *count);
     }
     for (size_t i = 0; i < bytes; i++) {
         const json_t *run = json_array_get(runs, i / layers);
-        const json_int_t n = json_integer_value(json_array_get(run, i % layers));
-        if (json_array_size(run) != layers || n < 1 || n > (json_int_t)record->m) {
-            return fail_member("runs", "lists of N, one for every layer, from 1 to m", err);
+        const json_int_t level = json_integer_value(json_array_get(run, i % layers));
+        if (json_array_size(run) != layers || level < 1 || level > (json_int_t)record->m) {
+            return fail_member(name, "lists of N, one for every layer, from 1 to m", err);
         }
-        record->run_n[i] = (uint8_t)n;
+        (*n)[i] = (uint8_t)level;
     }
     return ESPL_OK;
 }
@@ -166,6 +167,37 @@ static enum espl_status read_cells(const json_t *cost, const char *name,
                               err);
 }
 
+static enum espl_status read_measured(const json_t *object, size_t runs, double *seconds,
+                                      struct espl_error *err)
+{
+    const json_t *measured = json_object_get(object, "measured");
+    bool good = json_array_size(measured) == runs;
+    for (size_t i = 0; good && i < runs; i++) {
+        const json_t *value = json_array_get(measured, i);
+        seconds[i] = json_number_value(value);
+        good = json_is_number(value) && seconds[i] > 0.0;
+    }
+    return good ? ESPL_OK : fail_member("measured", "a positive number for every run", err);
+}
+
+static enum espl_status read_holdout(const json_t *json, struct espl_latency_record *record,
+                                     struct espl_error *err)
+{
+    const json_t *holdout = json_object_get(json, "holdout");
+    if (holdout == NULL) {
+        return ESPL_OK;
+    }
+    const enum espl_status status =
+        read_runs(holdout, "runs", record, &record->holdout_count, &record->holdout_n, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    record->holdout_measured = calloc(record->holdout_count + 1, sizeof(double));
+    return record->holdout_measured != NULL
+               ? read_measured(holdout, record->holdout_count, record->holdout_measured, err)
+               : espl_fail(err, ESPL_E_NOMEM, "no memory for %zu runs", record->holdout_count);
+}
+
 static enum espl_status read_cost(const json_t *json, const char *name,
                                   const struct espl_latency_record *record,
                                   struct espl_latency_cost_record *cost, struct espl_error *err)
@@ -183,15 +215,10 @@ static enum espl_status read_cost(const json_t *json, const char *name,
                                  : espl_fail(err, ESPL_E_NOMEM, "no memory for measured runs");
     }
     memcpy(cost->table.shapes, record->shapes, record->shape_count * sizeof *record->shapes);
-    const json_t *measured = json_object_get(object, "measured");
-    bool good = json_array_size(measured) == record->run_count;
-    for (size_t i = 0; good && i < record->run_count; i++) {
-        const json_t *value = json_array_get(measured, i);
-        cost->measured[i] = json_number_value(value);
-        good = json_is_number(value) && cost->measured[i] > 0.0;
+    status = read_measured(object, record->run_count, cost->measured, err);
+    if (status == ESPL_OK) {
+        status = read_cells(object, "raw", &cost->table, false, cost->table.raw, err);
     }
-    status = good ? read_cells(object, "raw", &cost->table, false, cost->table.raw, err)
-                  : fail_member("measured", "a positive number for every run", err);
     if (status == ESPL_OK) {
         status = read_cells(object, "spread", &cost->table, true, cost->table.spread, err);
     }
@@ -255,7 +282,7 @@ enum espl_status espl_latency_record_from_json(const json_t *json,
         status = read_layers(json, record, err);
     }
     if (status == ESPL_OK) {
-        status = read_runs(json, record, err);
+        status = read_runs(json, "runs", record, &record->run_count, &record->run_n, err);
     }
     if (status == ESPL_OK) {
         status = read_cost(json, "latency", record, &record->latency, err);
@@ -265,6 +292,9 @@ enum espl_status espl_latency_record_from_json(const json_t *json,
     }
     if (status == ESPL_OK) {
         status = read_cost(json, "energy", record, &record->energy, err);
+    }
+    if (status == ESPL_OK) {
+        status = read_holdout(json, record, err);
     }
     return status == ESPL_OK ? read_fit(json, record, err) : status;
 }
@@ -294,15 +324,21 @@ static json_t *cells_json(const struct espl_latency_table *table, const double *
     return shapes;
 }
 
+static json_t *measured_json(const double *seconds, size_t runs)
+{
+    json_t *measured = json_array();
+    for (size_t i = 0; i < runs; i++) {
+        (void)json_array_append_new(measured, json_real(seconds[i]));
+    }
+    return measured;
+}
+
 static json_t *cost_json(const struct espl_latency_record *record,
                          const struct espl_latency_cost_record *cost)
 {
-    json_t *measured = json_array();
-    for (size_t i = 0; i < record->run_count; i++) {
-        (void)json_array_append_new(measured, json_real(cost->measured[i]));
-    }
     return json_pack("{s:o, s:o, s:o}", "raw", cells_json(&cost->table, cost->table.raw), "spread",
-                     cells_json(&cost->table, cost->table.spread), "measured", measured);
+                     cells_json(&cost->table, cost->table.spread), "measured",
+                     measured_json(cost->measured, record->run_count));
 }
 
 /* For people: what `inspect` shows. Infinities have no JSON form and become null. */
@@ -355,14 +391,13 @@ static json_t *shapes_json(const struct espl_latency_record *record)
     return shapes;
 }
 
-static json_t *runs_json(const struct espl_latency_record *record)
+static json_t *runs_json(const struct espl_latency_record *record, const uint8_t *n, size_t count)
 {
     json_t *runs = json_array();
-    for (size_t r = 0; r < record->run_count; r++) {
+    for (size_t r = 0; r < count; r++) {
         json_t *run = json_array();
         for (size_t layer = 0; layer < record->layer_count; layer++) {
-            (void)json_array_append_new(
-                run, json_integer(record->run_n[r * record->layer_count + layer]));
+            (void)json_array_append_new(run, json_integer(n[r * record->layer_count + layer]));
         }
         (void)json_array_append_new(runs, run);
     }
@@ -377,14 +412,22 @@ json_t *espl_latency_record_to_json(const struct espl_latency_record *record)
     }
     json_t *fit = json_pack("{s:s, s:f, s:f}", "gamma", espl_gamma_modes[record->fit.gamma],
                             "ridge", record->fit.ridge, "max_error", record->fit.max_error);
-    json_t *json = json_pack(
-        "{s:s, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", schema, "device",
-        record->device, "accepted", (int)record->accepted, "batch", (json_int_t)record->batch, "m",
-        (json_int_t)record->m, "vector", (json_int_t)record->vector, "kernels", kernels, "shapes",
-        shapes_json(record), "layers", layers_json(record), "runs", runs_json(record), "fit", fit,
-        "latency", cost_json(record, &record->latency));
+    json_t *json = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+                             "schema", schema, "device", record->device, "accepted",
+                             (int)record->accepted, "batch", (json_int_t)record->batch, "m",
+                             (json_int_t)record->m, "vector", (json_int_t)record->vector, "kernels",
+                             kernels, "shapes", shapes_json(record), "layers", layers_json(record),
+                             "runs", runs_json(record, record->run_n, record->run_count), "fit",
+                             fit, "latency", cost_json(record, &record->latency));
     if (record->threads > 0) {
         (void)json_object_set_new(json, "threads", json_integer((json_int_t)record->threads));
+    }
+    if (record->holdout_count > 0) {
+        (void)json_object_set_new(
+            json, "holdout",
+            json_pack("{s:o, s:o}", "runs",
+                      runs_json(record, record->holdout_n, record->holdout_count), "measured",
+                      measured_json(record->holdout_measured, record->holdout_count)));
     }
     json_t *health = json_object();
     if (record->latency.predictor.gamma != NULL) {

@@ -23,6 +23,7 @@ static size_t add_shape(struct espl_latency_record *record, const struct espl_la
 
 enum espl_status espl_latency_record_begin(const struct espl_nm_layers *layers,
                                            const struct espl_latency_plan *plan, const char *device,
+                                           const char *const *kernels,
                                            struct espl_latency_record *record,
                                            struct espl_error *err)
 {
@@ -33,7 +34,7 @@ enum espl_status espl_latency_record_begin(const struct espl_nm_layers *layers,
     record->vector = plan->vector > 0 ? plan->vector : 1;
     record->kernel_count = plan->vector > 0 ? ESPL_NM_KERNELS : 1;
     for (size_t k = 0; k < record->kernel_count; k++) {
-        (void)snprintf(record->kernels[k], ESPL_LATENCY_NAME, "%s", espl_nm_kernel_names[k]);
+        (void)snprintf(record->kernels[k], ESPL_LATENCY_NAME, "%s", kernels[k]);
     }
     record->layer_count = layers->count;
     record->run_count = plan->runs;
@@ -93,12 +94,34 @@ static enum espl_status measure_table(struct espl_stage_ctx *ctx, struct espl_nm
                 status = measure_entry(stack, plan->repeats, table, shape, n, ESPL_NM_KERNEL_DENSE,
                                        times, err);
             } else if (plan->vector > 0) {
-                status = measure_entry(stack, plan->repeats, table, shape, n, ESPL_NM_KERNEL_GATHER,
+                status = measure_entry(stack, plan->repeats, table, shape, n, ESPL_NM_KERNEL_SPARSE,
                                        times, err);
             }
         }
     }
     return status == ESPL_OK ? espl_latency_table_close(table, err) : status;
+}
+
+enum espl_status espl_latency_measure_pass(struct espl_stage_ctx *ctx, struct espl_nm_stack *stack,
+                                           size_t repeats, const struct espl_latency_record *record,
+                                           const uint8_t *n, double *times, double *seconds,
+                                           struct espl_error *err)
+{
+    double spread = 0.0;
+    double warm_up = 0.0;
+    if (espl_ctx_cancelled(ctx)) {
+        return espl_ctx_stop(ctx, err);
+    }
+    enum espl_status status =
+        espl_nm_stack_time_pass(stack, &record->latency.table, record->shape_of, n, &warm_up, err);
+    for (size_t i = 0; status == ESPL_OK && i < repeats; i++) {
+        status = espl_nm_stack_time_pass(stack, &record->latency.table, record->shape_of, n,
+                                         &times[i], err);
+    }
+    if (status == ESPL_OK) {
+        espl_latency_summarise(times, repeats, seconds, &spread);
+    }
+    return status;
 }
 
 static enum espl_status measure_runs(struct espl_stage_ctx *ctx, struct espl_nm_stack *stack,
@@ -110,27 +133,14 @@ static enum espl_status measure_runs(struct espl_stage_ctx *ctx, struct espl_nm_
     enum espl_status status = ESPL_OK;
     for (size_t run = 0; status == ESPL_OK && run < record->run_count; run++) {
         uint8_t *n = record->run_n + run * layers;
-        double spread = 0.0;
-        double warm_up = 0.0;
         espl_ctx_progress(ctx, run, record->run_count, "whole pass");
-        if (espl_ctx_cancelled(ctx)) {
-            return espl_ctx_stop(ctx, err);
-        }
         espl_predictor_design(layers, record->shape_of, record->shape_count, record->m,
                               record->run_count, run, 0, n);
         for (size_t layer = 0; layer < layers; layer++) {
             n[layer]++; /* level 0 keeps one */
         }
-        status = espl_nm_stack_time_pass(stack, &record->latency.table, record->shape_of, n,
-                                         &warm_up, err);
-        for (size_t i = 0; status == ESPL_OK && i < plan->run_repeats; i++) {
-            status = espl_nm_stack_time_pass(stack, &record->latency.table, record->shape_of, n,
-                                             &times[i], err);
-        }
-        if (status == ESPL_OK) {
-            espl_latency_summarise(times, plan->run_repeats, &record->latency.measured[run],
-                                   &spread);
-        }
+        status = espl_latency_measure_pass(ctx, stack, plan->run_repeats, record, n, times,
+                                           &record->latency.measured[run], err);
     }
     return status;
 }

@@ -18,6 +18,8 @@ void espl_latency_record_free(struct espl_latency_record *record)
     free(record->modules);
     free(record->shape_of);
     free(record->run_n);
+    free(record->holdout_n);
+    free(record->holdout_measured);
     memset(record, 0, sizeof *record);
 }
 

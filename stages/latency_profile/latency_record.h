@@ -51,6 +51,9 @@ struct espl_latency_record {
     size_t run_count;
     uint8_t *run_n; /* (runs, layers) */
     struct espl_latency_cost_record latency, energy;
+    size_t holdout_count;
+    uint8_t *holdout_n;       /* (holdout runs, layers) */
+    double *holdout_measured; /* (holdout runs), seconds */
     struct espl_predictor_options fit;
 };
 

@@ -1,234 +1,69 @@
 #include "stages/latency_profile/nm_stack.h"
 
-#include "core/checked.h"
-#include "core/rng.h"
-#include "model/arch_vision.h"
+#include "stages/latency_profile/nm_stack_kinds.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-const char *const espl_nm_kernel_names[ESPL_NM_KERNELS] = {"dense", "gather"};
+static const char cuda[] = "cuda:";
 
-struct espl_nm_stack {
-    struct espl_backend *backend;
-    const struct espl_ops *ops;
-    const struct espl_model_config *config;
-    const struct espl_nm_layers *layers;
-    size_t batch, vector;
-    unsigned m;
-    float *weights;  /* of the largest product; every product takes its head */
-    float *x;        /* widest input or output of the batch */
-    float *y;        /* widest output */
-    float *gathered; /* kept inputs of one group */
-    float *part;     /* outputs of one group */
-    float *residual; /* what blocks add to */
-    uint32_t *kept;  /* (widest in): positions of kept inputs */
-};
-
-/* Floats of the widest input, output and matrix of the layers. */
-static bool widest(const struct espl_nm_layers *layers, size_t batch, size_t *in, size_t *out,
-                   size_t *matrix, size_t *columns)
+bool espl_nm_stack_is_cuda(const char *device)
 {
-    *in = *out = *matrix = *columns = 1;
-    for (size_t i = 0; i < layers->count; i++) {
-        const struct espl_latency_shape shape = espl_nm_layer_shape(&layers->items[i], batch);
-        size_t x = 0;
-        size_t y = 0;
-        size_t w = 0;
-        if (!espl_mul_size(shape.tokens, shape.in, &x) ||
-            !espl_mul_size(shape.tokens, shape.out, &y) ||
-            !espl_mul_size(shape.in, shape.out, &w)) {
-            return false;
-        }
-        *in = x > *in ? x : *in;
-        *out = y > *out ? y : *out;
-        *matrix = w > *matrix ? w : *matrix;
-        *columns = shape.in > *columns ? shape.in : *columns;
-    }
-    return *in <= SIZE_MAX / 16 && *out <= SIZE_MAX / 16 && *matrix <= SIZE_MAX / 16;
+    return strncmp(device, cuda, sizeof cuda - 1) == 0;
 }
 
-uint64_t espl_nm_stack_bytes(const struct espl_nm_layers *layers, size_t batch)
+static const struct espl_nm_stack_kind *kind_of(const char *device)
 {
-    size_t in = 0;
-    size_t out = 0;
-    size_t matrix = 0;
-    size_t columns = 0;
-    return widest(layers, batch, &in, &out, &matrix, &columns)
-               ? sizeof(float) * ((uint64_t)matrix + 5 * (uint64_t)(in > out ? in : out))
-               : UINT64_MAX;
+    return espl_nm_stack_is_cuda(device) ? &espl_nm_stack_cuda : &espl_nm_stack_cpu;
 }
 
-static void fill_random(float *values, size_t count, float scale, struct espl_rng *rng)
+const char *const *espl_nm_stack_kernels(const char *device)
 {
-    for (size_t i = 0; i < count; i++) {
-        values[i] = scale * (float)(espl_rng_unit(rng) - 0.5);
-    }
+    return kind_of(device)->kernels;
 }
 
-enum espl_status espl_nm_stack_create(struct espl_backend *backend,
-                                      const struct espl_model_config *config,
-                                      const struct espl_nm_layers *layers, size_t batch, unsigned m,
-                                      size_t vector, struct espl_nm_stack **out,
-                                      struct espl_error *err)
+enum espl_status espl_nm_stack_check(const char *device, size_t vector, struct espl_error *err)
 {
-    size_t in = 0;
-    size_t wide = 0;
-    size_t matrix = 0;
-    size_t columns = 0;
-    struct espl_nm_stack *stack = calloc(1, sizeof *stack);
-    const bool fits = widest(layers, batch, &in, &wide, &matrix, &columns);
-    in = wide > in ? wide : in;
-    if (stack != NULL && fits) {
-        stack->weights = malloc(matrix * sizeof(float));
-        stack->x = malloc(in * sizeof(float)); /* also holds the output of fc1 */
-        stack->y = malloc(wide * sizeof(float));
-        stack->gathered = malloc(in * sizeof(float));
-        stack->part = malloc(wide * sizeof(float));
-        stack->residual = malloc(in * sizeof(float));
-        stack->kept = malloc(columns * sizeof *stack->kept);
+    const size_t shared[] = {0, 1, 8, 16, 32, 64};
+    bool known = !espl_nm_stack_is_cuda(device);
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        known = known || vector == shared[i];
     }
-    if (stack == NULL || stack->weights == NULL || stack->x == NULL || stack->y == NULL ||
-        stack->gathered == NULL || stack->part == NULL || stack->residual == NULL ||
-        stack->kept == NULL) {
-        espl_nm_stack_destroy(stack);
-        return espl_fail(err, ESPL_E_NOMEM, "no memory to time a batch of %zu images", batch);
+    if (!known) {
+        espl_fail(err, ESPL_E_JOB, "no CUDA kernel for patterns shared by %zu channels", vector);
+        espl_hint(err, "set 'vector' to 1, 8, 16, 32 or 64");
+        return espl_blame(err, "param:vector");
     }
-    struct espl_rng rng = espl_rng_stream(0, "nm-stack", 0);
-    stack->backend = backend;
-    stack->ops = espl_backend_ops(backend);
-    stack->config = config;
-    stack->layers = layers;
-    stack->batch = batch;
-    stack->m = m;
-    stack->vector = vector;
-    /* Small weights: values stay finite through any number of blocks. */
-    fill_random(stack->weights, matrix, 1.0f / sqrtf((float)columns), &rng);
-    fill_random(stack->x, in, 2.0f, &rng);
-    memcpy(stack->residual, stack->x, in * sizeof(float));
-    *out = stack;
+    if (espl_nm_stack_is_cuda(device) && strcmp(device, "cuda:0") != 0) {
+        espl_fail(err, ESPL_E_UNSUPPORTED, "latencies are measured on cuda:0, not '%s'", device);
+        return espl_hint(err, "make it the first one: CUDA_VISIBLE_DEVICES=%s",
+                         device + sizeof cuda - 1);
+    }
     return ESPL_OK;
+}
+
+enum espl_status espl_nm_stack_open(const struct espl_nm_stack_plan *plan,
+                                    struct espl_nm_stack **out, struct espl_error *err)
+{
+    return kind_of(plan->device)->open(plan, out, err);
 }
 
 void espl_nm_stack_destroy(struct espl_nm_stack *stack)
 {
-    if (stack == NULL) {
-        return;
-    }
-    free(stack->weights);
-    free(stack->x);
-    free(stack->y);
-    free(stack->gathered);
-    free(stack->part);
-    free(stack->residual);
-    free(stack->kept);
-    free(stack);
-}
-
-/* gathered (tokens, count) <- columns `kept` of x (tokens, in). */
-static void gather(size_t tokens, size_t in, const float *x, const uint32_t *kept, size_t count,
-                   float *gathered)
-{
-    for (size_t row = 0; row < tokens; row++) {
-        const float *from = x + row * in;
-        float *to = gathered + row * count;
-        for (size_t i = 0; i < count; i++) {
-            to[i] = from[kept[i]];
-        }
+    if (stack != NULL) {
+        stack->kind->destroy(stack);
     }
 }
 
-/* Some n of every m inputs; another choice for every group, as masks have it. Returns how many. */
-static size_t choose_kept(const struct espl_nm_stack *stack, size_t in, unsigned n, size_t group)
+size_t espl_nm_stack_threads(const struct espl_nm_stack *stack)
 {
-    size_t count = 0;
-    for (size_t window = 0; window < in; window += stack->m) {
-        const unsigned turn = (unsigned)((window / stack->m + group) % stack->m);
-        for (unsigned i = 0; i < stack->m; i++) {
-            if ((i + turn) % stack->m < n) {
-                stack->kept[count++] = (uint32_t)(window + i);
-            }
-        }
-    }
-    return count;
-}
-
-static enum espl_status gathered_product(struct espl_nm_stack *stack,
-                                         const struct espl_latency_shape *shape, unsigned n,
-                                         const float *x, float *y, struct espl_error *err)
-{
-    enum espl_status status = ESPL_OK;
-    for (size_t first = 0; status == ESPL_OK && first < shape->out; first += stack->vector) {
-        const size_t left = shape->out - first;
-        const size_t rows = left < stack->vector ? left : stack->vector;
-        const size_t count = choose_kept(stack, shape->in, n, first / stack->vector);
-        const struct espl_gemm_shape product = {shape->tokens, count, rows};
-        float *part = rows == shape->out ? y : stack->part;
-        gather(shape->tokens, shape->in, x, stack->kept, count, stack->gathered);
-        status = stack->ops->gemm_f32(stack->backend, &product, stack->gathered,
-                                      stack->weights + first * count, NULL, part, err);
-        for (size_t row = 0; status == ESPL_OK && part != y && row < shape->tokens; row++) {
-            memcpy(y + row * shape->out + first, part + row * rows, rows * sizeof *y);
-        }
-    }
-    return status;
-}
-
-static enum espl_status product(struct espl_nm_stack *stack, const struct espl_latency_shape *shape,
-                                unsigned n, int kernel, const float *x, float *y,
-                                struct espl_error *err)
-{
-    if (kernel == ESPL_NM_KERNEL_GATHER) {
-        return gathered_product(stack, shape, n, x, y, err);
-    }
-    const struct espl_gemm_shape dense = {shape->tokens, shape->in, shape->out};
-    return stack->ops->gemm_f32(stack->backend, &dense, x, stack->weights, NULL, y, err);
+    return stack->kind->threads(stack);
 }
 
 enum espl_status espl_nm_stack_time_product(struct espl_nm_stack *stack,
                                             const struct espl_latency_shape *shape, unsigned n,
                                             int kernel, double *seconds, struct espl_error *err)
 {
-    const double start = espl_backend_seconds(stack->backend);
-    const enum espl_status status = product(stack, shape, n, kernel, stack->x, stack->y, err);
-    *seconds = espl_backend_seconds(stack->backend) - start;
-    return status;
-}
-
-/* What follows the product of a layer. The result of q, k, v goes through attention; what the
- * residual stream takes is added to it. Leaves the input of the next layer in stack->x. */
-static enum espl_status after_product(struct espl_nm_stack *stack,
-                                      const struct espl_nm_layer *layer,
-                                      const struct espl_latency_shape *shape,
-                                      struct espl_error *err)
-{
-    static const struct espl_full_attention_tables no_tables = {NULL, NULL, NULL};
-    struct espl_vision_place place;
-    espl_vision_get_place(stack->config, (uint64_t)layer->spec.layer, &place);
-    if (layer->spec.role == ESPL_ROLE_QKV) {
-        const size_t window = place.window == 0 ? layer->tokens : place.window * place.window;
-        const size_t head_dim = (size_t)(place.width / place.heads);
-        const struct espl_full_attention_shape attention = {.images = stack->batch,
-                                                            .windows = layer->tokens / window,
-                                                            .tokens = window,
-                                                            .heads = (size_t)place.heads,
-                                                            .head_dim = head_dim,
-                                                            .scale = 1.0f / sqrtf((float)head_dim)};
-        return stack->ops->full_attention(stack->backend, &attention, &no_tables, stack->y,
-                                          stack->x, err);
-    }
-    if (layer->spec.role == ESPL_ROLE_FC1) {
-        memcpy(stack->x, stack->y, shape->tokens * shape->out * sizeof(float));
-        return stack->ops->gelu(stack->backend, shape->tokens * shape->out, stack->x, err);
-    }
-    enum espl_status status =
-        stack->ops->add(stack->backend, shape->tokens * shape->out, stack->y, stack->residual, err);
-    if (status == ESPL_OK) {
-        status = stack->ops->layernorm(stack->backend, shape->tokens, shape->out, stack->residual,
-                                       NULL, NULL, 1e-6f, stack->x, err);
-    }
-    return status;
+    return stack->kind->time_product(stack, shape, n, kernel, seconds, err);
 }
 
 enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
@@ -236,18 +71,5 @@ enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
                                          const size_t *shape_of, const uint8_t *n, double *seconds,
                                          struct espl_error *err)
 {
-    const double start = espl_backend_seconds(stack->backend);
-    enum espl_status status = ESPL_OK;
-    for (size_t i = 0; status == ESPL_OK && i < stack->layers->count; i++) {
-        const struct espl_nm_layer *layer = &stack->layers->items[i];
-        const struct espl_latency_shape shape = espl_nm_layer_shape(layer, stack->batch);
-        const size_t cell = shape_of[i] * table->m + (n[i] - 1u);
-        status = product(stack, &shape, table->chosen_level[cell], (int)table->chosen_kernel[cell],
-                         stack->x, stack->y, err);
-        if (status == ESPL_OK) {
-            status = after_product(stack, layer, &shape, err);
-        }
-    }
-    *seconds = espl_backend_seconds(stack->backend) - start;
-    return status;
+    return stack->kind->time_pass(stack, table, shape_of, n, seconds, err);
 }

@@ -1,10 +1,14 @@
-/* Times the CPU's products of N:M layers, and whole passes through a model's blocks made of them.
+/* Times the products of N:M layers on a device, and whole passes through a model's blocks made of
+ * them: what the table and the runs of latency-profile are. Weights and activations are random:
+ * speed does not depend on their values.
  *
- * Two kernels: "dense" multiplies with all weights; "gather" needs masks shared by `vector` output
- * channels: for each such group it gathers the kept inputs and multiplies a dense matrix of n / m
- * the width. Weights and activations are random: speed does not depend on their values. A pass does
- * all that a block does beside its products (norms, attention, GELU, residual adds) with the ops
- * that evaluation uses. */
+ * On the CPU "dense" multiplies with all weights in float32; "gather" needs masks shared by
+ * `vector` output channels: for each such group it gathers the kept inputs and multiplies a dense
+ * matrix of n / m the width. A pass does all that a block does beside its products (norms,
+ * attention, GELU, residual adds) with the ops that evaluation uses.
+ *
+ * On a CUDA device "dense-int8" and "md-spmm" are the products of bytes of espalier/cuda_nm.h with
+ * FP16 results, N = M and less; a pass is that of eval/device_vision.h, from pictures to logits. */
 #ifndef ESPL_STAGES_NM_STACK_H
 #define ESPL_STAGES_NM_STACK_H
 
@@ -13,28 +17,42 @@
 #include "stages/latency_profile/latency_record.h"
 #include "stages/nm_supernet/nm_layers.h"
 
-enum { ESPL_NM_KERNEL_DENSE, ESPL_NM_KERNEL_GATHER, ESPL_NM_KERNELS };
-extern const char *const espl_nm_kernel_names[ESPL_NM_KERNELS];
+enum { ESPL_NM_KERNEL_DENSE, ESPL_NM_KERNEL_SPARSE, ESPL_NM_KERNELS };
 
 struct espl_nm_stack;
 
-/** backend, config, layers: borrowed, must outlive the object. vector: output channels that share a
- *  pattern. Errors: NOMEM. */
-enum espl_status espl_nm_stack_create(struct espl_backend *backend,
-                                      const struct espl_model_config *config,
-                                      const struct espl_nm_layers *layers, size_t batch, unsigned m,
-                                      size_t vector, struct espl_nm_stack **out,
-                                      struct espl_error *err);
+/** What is timed. config, layers: borrowed, must outlive the object. */
+struct espl_nm_stack_plan {
+    const char *device; /* as a job names it; "auto" is the CPU here */
+    unsigned threads;   /* of the CPU; 0 = all */
+    const struct espl_model_config *config;
+    const struct espl_nm_layers *layers;
+    size_t batch;
+    unsigned m;
+    size_t vector; /* output channels that share a pattern */
+};
+
+/** Does the job's device mean a CUDA device to what measures layers? */
+bool espl_nm_stack_is_cuda(const char *device);
+/** Names of the kernels on a device; as many as ESPL_NM_KERNELS. */
+const char *const *espl_nm_stack_kernels(const char *device);
+/** Refuses, blaming the parameter, what the device cannot time. Errors: UNSUPPORTED, JOB. */
+enum espl_status espl_nm_stack_check(const char *device, size_t vector, struct espl_error *err);
+/** Errors: NOMEM; on a CUDA device also UNSUPPORTED, MACHINE. */
+enum espl_status espl_nm_stack_open(const struct espl_nm_stack_plan *plan,
+                                    struct espl_nm_stack **out, struct espl_error *err);
 void espl_nm_stack_destroy(struct espl_nm_stack *stack);
-/** Host bytes that the object takes. */
+/** Threads that the CPU's products use; 0 on a CUDA device. */
+size_t espl_nm_stack_threads(const struct espl_nm_stack *stack);
+/** Host bytes that the CPU's object takes. */
 uint64_t espl_nm_stack_bytes(const struct espl_nm_layers *layers, size_t batch);
 
 /** Seconds of one product of a shape with n of m kept. DENSE: n must be m. */
 enum espl_status espl_nm_stack_time_product(struct espl_nm_stack *stack,
                                             const struct espl_latency_shape *shape, unsigned n,
                                             int kernel, double *seconds, struct espl_error *err);
-/** Seconds of one pass through all blocks: layer l keeps chosen_level of n[l] and runs on
- *  chosen_kernel, both as `table` (closed) says. shape_of (layers). */
+/** Seconds of one pass: layer l keeps chosen_level of n[l] and runs on chosen_kernel, both as
+ *  `table` (closed) says. shape_of (layers). */
 enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
                                          const struct espl_latency_table *table,
                                          const size_t *shape_of, const uint8_t *n, double *seconds,

@@ -2,10 +2,12 @@
  * that was measured elsewhere, and fits the predictor of the whole. */
 #include "engine/stage.h"
 #include "core/fs.h"
+#include "eval/device_vision.h"
 #include "eval/energy/meter.h"
 #include "eval/vision.h"
 #include "model/model.h"
 #include "stages/latency_profile/latency_energy.h"
+#include "stages/latency_profile/latency_holdout.h"
 #include "stages/latency_profile/latency_measure.h"
 
 #include <math.h>
@@ -16,7 +18,7 @@
 struct latency_params {
     const char *table; /* NULL = measure */
     bool allow_foreign;
-    int64_t batch, m, vector, threads, repeats, runs, run_repeats;
+    int64_t batch, m, vector, threads, repeats, runs, run_repeats, holdout_runs;
     int gamma; /* enum espl_gamma_mode */
     double ridge, max_error;
     int energy; /* index into espl_latency_meters */
@@ -55,8 +57,9 @@ static const struct espl_param params_table[] = {
      .max = 16.0,
      .offset = offsetof(struct latency_params, m)},
     {.name = "vector",
-     .help = "output channels that share a pattern, as the CPU's sparse product needs them; 0 = no "
-             "sparse product: every level costs what the dense layer costs",
+     .help = "output channels that share a pattern, as sparse products need them; on a CUDA device "
+             "1, 8, 16, 32 or 64; 0 = no sparse product: every level costs what the dense layer "
+             "costs",
      .unit = "channels",
      .type = ESPL_PARAM_INT,
      .default_text = "64",
@@ -96,6 +99,15 @@ static const struct espl_param params_table[] = {
      .min = 1.0,
      .max = 100000.0,
      .offset = offsetof(struct latency_params, run_repeats)},
+    {.name = "holdout_runs",
+     .help = "whole passes with other configurations, to which nothing is fitted: the error of the "
+             "predictor on them is reported",
+     .unit = "",
+     .type = ESPL_PARAM_INT,
+     .default_text = "0",
+     .min = 0.0,
+     .max = ESPL_LATENCY_MAX_RUNS,
+     .offset = offsetof(struct latency_params, holdout_runs)},
     {.name = "gamma",
      .help = "correction factors of the predictor: one a layer shape, one a layer held near 1, or "
              "one a layer",
@@ -173,7 +185,8 @@ static struct espl_latency_plan make_plan(const struct latency_params *params)
                                       .vector = (size_t)params->vector,
                                       .repeats = (size_t)params->repeats,
                                       .runs = (size_t)params->runs,
-                                      .run_repeats = (size_t)params->run_repeats};
+                                      .run_repeats = (size_t)params->run_repeats,
+                                      .holdout_runs = (size_t)params->holdout_runs};
 }
 
 static struct espl_latency_energy_plan make_energy_plan(const struct latency_params *params)
@@ -184,10 +197,11 @@ static struct espl_latency_energy_plan make_energy_plan(const struct latency_par
                                              .interval_s = params->energy_interval};
 }
 
-static enum espl_status plan_measuring(const struct latency_params *params,
+static enum espl_status plan_measuring(const struct latency_params *params, bool cuda,
                                        const struct espl_model_config *config,
                                        struct espl_estimate *est, struct espl_error *err)
 {
+    enum { CUDA_COPIES = 8 /* of the weights: one a level */ };
     struct espl_nm_layers layers = {0};
     enum espl_status status = espl_nm_check_m(params->m, err);
     if (status == ESPL_OK) {
@@ -195,10 +209,13 @@ static enum espl_status plan_measuring(const struct latency_params *params,
     }
     if (status == ESPL_OK) {
         est->host_bytes = espl_nm_stack_bytes(&layers, (size_t)params->batch);
+        est->device_bytes =
+            cuda ? CUDA_COPIES * espl_device_vision_bytes(config, (size_t)params->batch) : 0;
         est->flop = espl_vision_flop(config) * (double)params->batch *
-                    (double)(params->runs * (params->run_repeats + 1));
+                    (double)((params->runs + params->holdout_runs) * (params->run_repeats + 1));
         (void)snprintf(est->note, sizeof est->note, "%zu layers at batch %lld, %lld whole passes",
-                       layers.count, (long long)params->batch, (long long)params->runs);
+                       layers.count, (long long)params->batch,
+                       (long long)(params->runs + params->holdout_runs));
     }
     espl_nm_layers_free(&layers);
     return status;
@@ -220,14 +237,19 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
         return status;
     }
     if (params->vector == 0) {
-        espl_plan_warn(ctx, "'vector' is 0: the CPU has no product for element-wise N:M, so every "
-                            "level will cost what the dense layer costs");
+        espl_plan_warn(ctx,
+                       "'vector' is 0: no sparse product is measured, so every level will cost "
+                       "what the dense layer costs");
     }
-    if (model == NULL) {
-        return ESPL_OK;
+    const char *device = espl_plan_device(ctx);
+    enum espl_status status = espl_nm_stack_check(device, (size_t)params->vector, err);
+    if (status != ESPL_OK || model == NULL) {
+        return status;
     }
-    const enum espl_status status = espl_model_config_from_description(model, &config, err);
-    return status == ESPL_OK ? plan_measuring(params, &config, est, err) : status;
+    status = espl_model_config_from_description(model, &config, err);
+    return status == ESPL_OK
+               ? plan_measuring(params, espl_nm_stack_is_cuda(device), &config, est, err)
+               : status;
 }
 
 /* ---- run ---- */
@@ -280,8 +302,8 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
 {
     const struct espl_latency_plan asked = make_plan(params);
     const struct espl_latency_energy_plan energy = make_energy_plan(params);
+    const char *device = espl_ctx_device(ctx);
     struct espl_nm_layers layers = {0};
-    struct espl_backend *backend = NULL;
     struct espl_nm_stack *stack = NULL;
     struct espl_energy_meter *meter = NULL;
     /* A meter that is missing shows before minutes of timings, not after them. */
@@ -290,26 +312,31 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
         status = espl_nm_layers_all(config, asked.m, &layers, err);
     }
     if (status == ESPL_OK) {
-        status = espl_backend_open("cpu", (unsigned)params->threads, &backend, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_nm_stack_create(backend, config, &layers, asked.batch, asked.m,
-                                      asked.vector > 0 ? asked.vector : 1, &stack, err);
+        const struct espl_nm_stack_plan plan = {.device = device,
+                                                .threads = (unsigned)params->threads,
+                                                .config = config,
+                                                .layers = &layers,
+                                                .batch = asked.batch,
+                                                .m = asked.m,
+                                                .vector = asked.vector > 0 ? asked.vector : 1};
+        status = espl_nm_stack_open(&plan, &stack, err);
     }
     if (status == ESPL_OK) {
         status = espl_latency_record_begin(&layers, &asked, espl_ctx_device_fingerprint(ctx),
-                                           record, err);
+                                           espl_nm_stack_kernels(device), record, err);
     }
     if (status == ESPL_OK) {
-        record->threads = espl_backend_threads(backend);
+        record->threads = espl_nm_stack_threads(stack);
         status = espl_latency_measure(ctx, stack, &asked, record, err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_latency_measure_holdout(ctx, stack, &asked, record, err);
     }
     if (status == ESPL_OK && meter != NULL) {
         status = espl_latency_measure_energy(ctx, stack, &energy, meter, record, err);
     }
     espl_energy_close(meter);
     espl_nm_stack_destroy(stack);
-    espl_backend_close(backend);
     espl_nm_layers_free(&layers);
     return status;
 }
@@ -421,6 +448,9 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
     if (status == ESPL_OK) {
         status = report(ctx, "latency", &record.latency.predictor.health, measured, err);
     }
+    if (status == ESPL_OK) {
+        status = espl_latency_report_holdout(ctx, &record, err);
+    }
     if (status == ESPL_OK && record.energy.present) {
         status = report(ctx, "energy", &record.energy.predictor.health, measured, err);
     }
@@ -438,7 +468,7 @@ const struct espl_stage espl_stage_latency_profile = {
     .name = "latency-profile",
     .summary = "costs of N:M layers on this machine or from a table, and a predictor of the whole",
     .cache_version = 1,
-    .flags = ESPL_STAGE_MEASURES,
+    .flags = ESPL_STAGE_MEASURES | ESPL_STAGE_MAY_USE_DEVICE,
     .params = params_table,
     .params_size = sizeof(struct latency_params),
     .inputs = inputs,

@@ -262,7 +262,7 @@ static void test_search__measures_the_runners_up(void **state)
     (void)state;
     struct setup setup;
     struct search_result result;
-    open_setup_for(&setup, 40, false, espl_nm_kernel_names[0]);
+    open_setup_for(&setup, 40, false, espl_nm_stack_kernels("cpu")[0]);
     search(&setup, 'c', "z; dev", &result);
     assert_int_equal(result.status, ESPL_OK);
     const double error = search_metric(&result, "latency_prediction_error");
