@@ -17,9 +17,9 @@ static size_t result_count(const struct espl_bench_record *record)
     return count;
 }
 
-static enum espl_status write_column(struct espl_artifact *artifact, const char *path,
-                                     enum espl_dtype dtype, uint64_t rows, uint64_t width,
-                                     uint64_t depth, const void *data, struct espl_error *err)
+enum espl_status espl_bench_write_column(struct espl_artifact *artifact, const char *path,
+                                         enum espl_dtype dtype, uint64_t rows, uint64_t width,
+                                         uint64_t depth, const void *data, struct espl_error *err)
 {
     const uint64_t shape[ESPL_MAX_RANK] = {rows, width, depth};
     const unsigned rank = depth > 0 ? 3 : width > 0 ? 2 : 1;
@@ -51,14 +51,14 @@ static enum espl_status write_cases(const struct espl_bench_record *record,
         for (size_t e = 0; e < record->count; e++) {
             numbers[e] = case_value(&record->entries[e], (enum case_column)column);
         }
-        status = write_column(artifact, case_paths[column], ESPL_DTYPE_U64, record->count, 0, 0,
-                              numbers, err);
+        status = espl_bench_write_column(artifact, case_paths[column], ESPL_DTYPE_U64,
+                                         record->count, 0, 0, numbers, err);
     }
     for (size_t e = 0; e < record->count; e++) {
         reals[e] = record->entries[e].item.sparsity;
     }
-    return status == ESPL_OK ? write_column(artifact, "/cases/sparsity", ESPL_DTYPE_F64,
-                                            record->count, 0, 0, reals, err)
+    return status == ESPL_OK ? espl_bench_write_column(artifact, "/cases/sparsity", ESPL_DTYPE_F64,
+                                                       record->count, 0, 0, reals, err)
                              : status;
 }
 
@@ -125,23 +125,24 @@ static enum espl_status write_results(const struct espl_bench_record *record,
                               .seconds = reals,
                               .expected = reals + ESPL_SPMM_MODES * TIMES * rows};
     fill_results(record, &columns);
-    enum espl_status status =
-        write_column(artifact, "/results/subject", ESPL_DTYPE_U64, rows, 2, 0, columns.which, err);
+    enum espl_status status = espl_bench_write_column(artifact, "/results/subject", ESPL_DTYPE_U64,
+                                                      rows, 2, 0, columns.which, err);
     if (status == ESPL_OK) {
-        status = write_column(artifact, "/results/weight_bytes", ESPL_DTYPE_U64, rows, 0, 0,
-                              columns.bytes, err);
+        status = espl_bench_write_column(artifact, "/results/weight_bytes", ESPL_DTYPE_U64, rows, 0,
+                                         0, columns.bytes, err);
     }
     if (status == ESPL_OK) {
-        status = write_column(artifact, "/results/choice", ESPL_DTYPE_U64, rows, CHOICE_MEMBERS, 0,
-                              columns.choice, err);
+        status = espl_bench_write_column(artifact, "/results/choice", ESPL_DTYPE_U64, rows,
+                                         CHOICE_MEMBERS, 0, columns.choice, err);
     }
     if (status == ESPL_OK) {
-        status = write_column(artifact, "/results/seconds", ESPL_DTYPE_F64, rows, ESPL_SPMM_MODES,
-                              TIMES, columns.seconds, err);
+        status = espl_bench_write_column(artifact, "/results/seconds", ESPL_DTYPE_F64, rows,
+                                         ESPL_SPMM_MODES, TIMES, columns.seconds, err);
     }
-    return status == ESPL_OK ? write_column(artifact, "/results/expected_seconds", ESPL_DTYPE_F64,
-                                            rows, 0, 0, columns.expected, err)
-                             : status;
+    return status == ESPL_OK
+               ? espl_bench_write_column(artifact, "/results/expected_seconds", ESPL_DTYPE_F64,
+                                         rows, 0, 0, columns.expected, err)
+               : status;
 }
 
 static enum espl_status write_description(const struct espl_bench_record *record,

@@ -51,6 +51,11 @@ json_t *espl_bench_record_description(const struct espl_bench_record *record);
 enum espl_status espl_bench_record_write(const struct espl_bench_record *record,
                                          struct espl_artifact *artifact, struct espl_error *err);
 
+/** Writes a dataset (rows), (rows, width) or (rows, width, depth); width or depth 0 = not there. */
+enum espl_status espl_bench_write_column(struct espl_artifact *artifact, const char *path,
+                                         enum espl_dtype dtype, uint64_t rows, uint64_t width,
+                                         uint64_t depth, const void *data, struct espl_error *err);
+
 /** Names of all subjects, in the order in which cases bring them; returns how many, at most
  *  ESPL_SPMM_MAX_RESULTS. names: borrowed from the record. */
 size_t espl_bench_record_subjects(const struct espl_bench_record *record,

@@ -6,7 +6,8 @@
 #include "stages/deploy_bench/bench_record.h"
 
 /** Values of the enum parameters. */
-extern const char *const espl_deploy_modes[];     /* kernel */
+extern const char *const espl_deploy_modes[]; /* kernel, encoder */
+enum espl_deploy_mode { ESPL_DEPLOY_KERNEL, ESPL_DEPLOY_ENCODER };
 extern const char *const espl_deploy_forms[];     /* dense, 1x1, 1x2, 2x1, 2x2 */
 extern const char *const espl_deploy_baselines[]; /* auto, none, then names of baselines */
 enum { ESPL_DEPLOY_AUTO = 0, ESPL_DEPLOY_NONE = 1 };
@@ -21,6 +22,9 @@ struct espl_deploy_params {
     bool sweep;
     int64_t repeats;
     int64_t threads;
+    struct espl_list batches;  /* int64_t, of encoder mode */
+    struct espl_list runtimes; /* int, of espl_encoder_runtimes */
+    int64_t pictures;          /* to judge accuracy on; 0 = all */
 };
 
 /** Does the job's device mean the CPU? */

@@ -1,8 +1,10 @@
-/* deploy-bench: measures the products of a quantised or encoded model on the job's device. */
+/* deploy-bench: measures the products of a quantised or encoded model, or whole passes of a packed
+ * one, on the job's device. */
 #include "engine/stage.h"
 #include "espalier/kernels.h"
 #include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/deploy_run.h"
+#include "stages/deploy_bench/encoder_mode.h"
 #include "stages/encode_common/coded_linear.h"
 
 #include <inttypes.h>
@@ -11,7 +13,9 @@
 
 static const struct espl_param params_table[] = {
     {.name = "mode",
-     .help = "what is measured: kernel = the product of every different matrix by itself",
+     .help =
+         "what is measured: kernel = the product of every different matrix by itself; encoder = "
+         "whole passes of a packed image model on the CUDA device",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "kernel",
@@ -77,16 +81,49 @@ static const struct espl_param params_table[] = {
      .min = 0.0,
      .max = ESPL_BACKEND_MAX_THREADS,
      .offset = offsetof(struct espl_deploy_params, threads)},
+    {.name = "batches",
+     .help = "mode encoder: numbers of pictures of a pass, each measured",
+     .unit = "pictures",
+     .type = ESPL_PARAM_INT,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[1, 8, 32]",
+     .min = 1.0,
+     .max = 1024.0,
+     .offset = offsetof(struct espl_deploy_params, batches)},
+    {.name = "runtimes",
+     .help =
+         "mode encoder: packed = the model; dense-int8 and dense-fp16 = random dense weights in "
+         "the same pass, by the same kernels and by cuBLAS",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[packed, dense-int8, dense-fp16]",
+     .choices = espl_encoder_runtimes,
+     .offset = offsetof(struct espl_deploy_params, runtimes)},
+    {.name = "pictures",
+     .help = "mode encoder, with 'images': how many of them the device and the CPU both classify; "
+             "0 = all",
+     .unit = "pictures",
+     .type = ESPL_PARAM_INT,
+     .default_text = "500",
+     .min = 0.0,
+     .max = 1e9,
+     .offset = offsetof(struct espl_deploy_params, pictures)},
     {.name = NULL},
 };
 
 static const struct espl_port inputs[] = {
-    {"model", "model.quant/1|model.iebme/1", 0, "the model whose matrices are measured"},
+    {"model", "model.quant/1|model.iebme/1|model.nm/1", 0,
+     "the model whose matrices or passes are measured"},
+    {"images", "images/1", ESPL_PORT_OPTIONAL,
+     "mode encoder: pictures on which the device must agree with the CPU"},
+    {"latency", "latency/1", ESPL_PORT_OPTIONAL,
+     "mode encoder: which kernel a linear takes, and what the pass should need"},
     {NULL, NULL, 0, NULL},
 };
 
 static const struct espl_port outputs[] = {
-    {"bench", "bench.spmm/1", 0, "times of all products"},
+    {"bench", "bench.spmm/1|bench.encoder/1", 0, "times of all products, or of passes"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -177,11 +214,11 @@ static enum espl_status check_bits(const struct espl_deploy_params *params, unsi
                : espl_blame(err, "input:model");
 }
 
-static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
-                             struct espl_estimate *est, struct espl_error *err)
+static enum espl_status plan_kernels(struct espl_plan_ctx *ctx,
+                                     const struct espl_deploy_params *params,
+                                     struct espl_estimate *est, struct espl_error *err)
 {
-    enum { OUTPUT_BYTES = 1 << 20, DEVICE_BYTES = (1 << 30) };
-    const struct espl_deploy_params *params = stage_params;
+    enum { DEVICE_BYTES = (1 << 30) };
     const json_t *description = espl_plan_input(ctx, "model");
     const bool cpu = espl_deploy_is_cpu(espl_plan_device(ctx));
     struct espl_coded_model model;
@@ -195,7 +232,16 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
             espl_blame(err, "param:tuning");
         }
     }
-    est->output_bytes = OUTPUT_BYTES;
+    if (status == ESPL_OK &&
+        (espl_plan_is_connected(ctx, "images") || espl_plan_is_connected(ctx, "latency"))) {
+        espl_fail(err, ESPL_E_JOB, "'images' and 'latency' belong to mode 'encoder'");
+        return refuse(err, "param:mode", "set mode: encoder, or leave these inputs out");
+    }
+    if (status == ESPL_OK && espl_encoder_is_packed(description)) {
+        espl_fail(err, ESPL_E_KIND, "mode 'kernel' does not measure models that nm-pack made");
+        return refuse(err, "input:model",
+                      "use mode: encoder, or `espalier bench nm` for single products");
+    }
     if (status != ESPL_OK || description == NULL) {
         return status;
     }
@@ -215,14 +261,27 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
     return status;
 }
 
-static enum espl_status run(struct espl_stage_ctx *ctx, const void *params, struct espl_error *err)
+static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params,
+                             struct espl_estimate *est, struct espl_error *err)
 {
-    return espl_deploy_run(ctx, params, err);
+    enum { OUTPUT_BYTES = 1 << 20 };
+    const struct espl_deploy_params *params = stage_params;
+    est->output_bytes = OUTPUT_BYTES;
+    return params->mode == ESPL_DEPLOY_ENCODER ? espl_encoder_plan(ctx, params, est, err)
+                                               : plan_kernels(ctx, params, est, err);
+}
+
+static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params,
+                            struct espl_error *err)
+{
+    const struct espl_deploy_params *params = stage_params;
+    return params->mode == ESPL_DEPLOY_ENCODER ? espl_encoder_run(ctx, params, err)
+                                               : espl_deploy_run(ctx, params, err);
 }
 
 const struct espl_stage espl_stage_deploy_bench = {
     .name = "deploy-bench",
-    .summary = "times of a model's products on this device, beside other libraries'",
+    .summary = "times of a model's products or passes on this device, beside others",
     .cache_version = 1,
     .flags = ESPL_STAGE_MEASURES | ESPL_STAGE_ON_DEVICE,
     .params = params_table,
