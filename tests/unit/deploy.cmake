@@ -4,3 +4,5 @@ espl_unit_test(test_bench_record LINK espl_stages)
 espl_unit_test(test_deploy_stage LINK espl_stages TIMEOUT 300
                SOURCES encode_fixture.c quant_fixture.c prune_fixture.c)
 espl_unit_test(test_deploy_plan LINK espl_stages SOURCES plan_fixture.c prune_fixture.c)
+espl_unit_test(test_encoder_mode LINK espl_stages
+               SOURCES search_stage_fixture.c plan_fixture.c prune_fixture.c)

@@ -3,7 +3,8 @@
 #include "support/cmocka_all.h"
 
 #include "stages/budget_search/search_problem.h"
-#include "stages/latency_profile/latency_record.h"
+#include "stages/latency_profile/latency_holdout.h"
+#include "stages/latency_profile/nm_stack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,6 +81,77 @@ static void test_json__round_trip(void **state)
     espl_latency_record_free(&again);
 }
 
+/* Passes that nothing is fitted to: kept, and how far predictions of them are off. */
+static void test_holdout__errors(void **state)
+{
+    (void)state;
+    struct espl_latency_record record;
+    struct espl_latency_record again;
+    json_t *json = shipped("deit-fmnist-epyc.json");
+    const json_t *runs = json_object_get(json, "runs");
+    load(json, &record);
+    const double first = espl_latency_record_predict(&record, &record.latency, record.run_n);
+    const double second =
+        espl_latency_record_predict(&record, &record.latency, record.run_n + record.layer_count);
+    assert_int_equal(json_object_set_new(json, "holdout",
+                                         json_pack("{s:[O, O], s:[f, f]}", "runs",
+                                                   json_array_get(runs, 0), json_array_get(runs, 1),
+                                                   "measured", first / 0.9, second / 1.3)),
+                     0);
+    espl_latency_record_free(&record);
+    load(json, &record);
+    assert_int_equal(record.holdout_count, 2);
+    json_t *written = espl_latency_record_to_json(&record);
+    load(written, &again);
+    const struct espl_latency_holdout_errors errors = espl_latency_holdout_errors(&again);
+    assert_true(fabs(errors.mean - 0.2) < 1e-9);
+    assert_true(fabs(errors.worst - 0.3) < 1e-9);
+    espl_latency_record_free(&record);
+    espl_latency_record_free(&again);
+    json_decref(written);
+    json_decref(json);
+}
+
+/* Every second configuration is of all levels, the others of three beside each other. */
+static void test_holdout__configurations(void **state)
+{
+    (void)state;
+    enum { LAYERS = 200, M = 8 };
+    for (size_t run = 0; run < 40; run++) {
+        uint8_t n[LAYERS];
+        uint8_t same[LAYERS];
+        unsigned least = M + 1;
+        unsigned most = 0;
+        espl_latency_holdout_draw(LAYERS, M, run, n);
+        espl_latency_holdout_draw(LAYERS, M, run, same);
+        assert_memory_equal(n, same, sizeof n);
+        for (size_t i = 0; i < LAYERS; i++) {
+            least = n[i] < least ? n[i] : least;
+            most = n[i] > most ? n[i] : most;
+        }
+        assert_true(least >= 1 && most <= M);
+        assert_int_equal(most - least, run % 2 == 0           ? M - 1
+                                       : run / 2 % M == 0     ? 1
+                                       : run / 2 % M == M - 1 ? 1
+                                                              : 2);
+    }
+}
+
+static void test_stack__what_a_device_can_time(void **state)
+{
+    (void)state;
+    struct espl_error err;
+    assert_false(espl_nm_stack_is_cuda("auto"));
+    assert_true(espl_nm_stack_is_cuda("cuda:0"));
+    assert_string_equal(espl_nm_stack_kernels("cpu")[ESPL_NM_KERNEL_SPARSE], "gather");
+    assert_string_equal(espl_nm_stack_kernels("cuda:0")[ESPL_NM_KERNEL_SPARSE], "md-spmm");
+    assert_int_equal(espl_nm_stack_check("cpu", 24, &err), ESPL_OK);
+    assert_int_equal(espl_nm_stack_check("cuda:0", 64, &err), ESPL_OK);
+    assert_int_equal(espl_nm_stack_check("cuda:0", 24, &err), ESPL_E_JOB);
+    assert_int_equal(espl_nm_stack_check("cuda:1", 64, &err), ESPL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.hint, "CUDA_VISIBLE_DEVICES=1"));
+}
+
 /* Each of these values at its place makes the table one to refuse. */
 static void test_json__refuses(void **state)
 {
@@ -100,6 +172,8 @@ static void test_json__refuses(void **state)
         {"latency", "{\"raw\": [], \"spread\": [], \"measured\": []}", "'measured'"},
         {"latency", "null", "'measured'"},
         {"energy", "{\"measured\": []}", "'measured'"},
+        {"holdout", "{\"runs\": [[1, 2]], \"measured\": [1.0]}", "'runs'"},
+        {"holdout", "{\"runs\": [], \"measured\": [1.0]}", "'measured'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct espl_latency_record record;
@@ -294,6 +368,9 @@ int main(void)
         cmocka_unit_test(test_shipped_tables__are_safe),
         cmocka_unit_test(test_json__round_trip),
         cmocka_unit_test(test_json__refuses),
+        cmocka_unit_test(test_holdout__errors),
+        cmocka_unit_test(test_holdout__configurations),
+        cmocka_unit_test(test_stack__what_a_device_can_time),
         cmocka_unit_test(test_json__refuses_costs_that_are_none),
         cmocka_unit_test(test_same_device__looks_past_the_first_word),
         cmocka_unit_test(test_m__of_a_supernet),
