@@ -179,10 +179,10 @@ static void test_energy__of_products_and_passes(void **state)
     search_fixture_open_stage(&fixture);
     machine_start(&machine, fixture.folder);
     /* Readings that come late on a busy machine are refused, as they shall be: three tries. */
-    for (char key = 'e'; result.status == ESPL_E_NUMERIC && key < 'h'; key++) {
-        run_profile(&fixture, "auto", key, &result);
+    for (const char *key = "ef0"; result.status == ESPL_E_NUMERIC && *key != '\0'; key++) {
+        run_profile(&fixture, "auto", *key, &result);
         if (result.status == ESPL_OK) {
-            open_record(&fixture, key, &record);
+            open_record(&fixture, *key, &record);
         }
     }
     if (result.status != ESPL_OK) {
