@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/cuda_support.cuh"
 
-enum { VISION_ONE_WAVE = 1024 }; /* blocks that large devices run at the same time */
+enum { VISION_FEW_BLOCKS = 264 }; /* two a multiprocessor of an H200 */
 
 /** Must come before a kernel reads or writes memory: all that was launched before it has ended.
  * When the blocks of this kernel are few, the one behind it may be started from then on, to do the
@@ -15,7 +15,7 @@ __device__ __forceinline__ void vision_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (gridDim.x * gridDim.y * gridDim.z <= VISION_ONE_WAVE) {
+    if (gridDim.x * gridDim.y * gridDim.z <= VISION_FEW_BLOCKS) {
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     }
 #endif
