@@ -265,9 +265,23 @@ static size_t row_bytes(const struct random_model *model, const struct espl_tens
            espl_dtype_size(model->options->checkpoint.dtype);
 }
 
+/* The tensor of block 0 at the same place: all blocks hold the same values. */
+static const struct espl_tensor_spec *drawn_as(const struct random_model *model,
+                                               const struct espl_tensor_spec *spec)
+{
+    for (size_t i = 0; spec->layer > 0 && i < model->spec_count; i++) {
+        const struct espl_tensor_spec *first = &model->specs[i];
+        if (first->layer == 0 && first->role == spec->role && first->is_bias == spec->is_bias) {
+            return first;
+        }
+    }
+    return spec;
+}
+
 static enum espl_status write_float(struct random_model *model, const struct espl_tensor_spec *spec,
                                     struct espl_error *err)
 {
+    const struct espl_tensor_spec *drawn = drawn_as(model, spec);
     const struct espl_tensor_info info = espl_tensor_info_make(
         spec->path, model->options->checkpoint.dtype, spec->rank, spec->shape);
     const size_t width = row_bytes(model, spec);
@@ -279,7 +293,7 @@ static enum espl_status write_float(struct random_model *model, const struct esp
             : espl_fail(err, ESPL_E_NOMEM, "out of memory for a piece of '%s'", spec->name);
     for (uint64_t row = 0; status == ESPL_OK && row < spec->shape[0]; row += step) {
         const uint64_t rows = spec->shape[0] - row < step ? spec->shape[0] - row : step;
-        espl_synth_weights_read(model->weights, spec, row, piece, (size_t)rows * width);
+        espl_synth_weights_read(model->weights, drawn, row, piece, (size_t)rows * width);
         status = espl_artifact_append_rows(model->artifact, spec->path, rows, piece, err);
         if (status == ESPL_OK) {
             status = report(model, rows * width, err);
