@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(WARP_THREADS)
     codes_by_warp_kernel(const __grid_constant__ activation_args args)
 {
     extern __shared__ int step_sums[];
+    decode_prefetch(args.sink.target.order, args.width * sizeof(int32_t));
     decode_begin();
     decode_put_codes(args.sink, activated{args, blockIdx.y}, blockIdx.y, step_sums);
 }
@@ -63,12 +64,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     const unsigned first = args.width * blockIdx.x / gridDim.x;
     const unsigned end = args.width * (blockIdx.x + 1) / gridDim.x;
     const activated source = {args, blockIdx.y};
+    decode_prefetch_results(args.x, args.kind == ESPL_CUDA_SILU_MUL ? 2 * args.width : args.width);
     decode_begin();
     if (args.sink.form != ESPL_CUDA_INPUT_BYTES) {
         decode_put_halves(args.sink, source, blockIdx.y, args.tokens, args.width, first, end);
         return;
     }
     float amax = 0.0F;
+#pragma unroll 4
     for (unsigned c = threadIdx.x; c < args.width; c += blockDim.x) {
         amax = fmaxf(amax, fabsf(source(c)));
     }

@@ -59,11 +59,37 @@ __device__ __forceinline__ void load_queries(const attention_args &args, const b
     }
 }
 
+/* The scores of a key: q and k are this lane's dimensions. All lanes of a warp take part. */
+template <int QUERIES>
+__device__ __forceinline__ void put_scores(const attention_args &args, const block_work &work,
+                                           const float (&q)[QUERIES][CACHE_LANE_DIMS],
+                                           const float (&k)[CACHE_LANE_DIMS], unsigned j,
+                                           unsigned sub, float *scores)
+{
+#pragma unroll
+    for (int n = 0; n < QUERIES; n++) {
+        float sum = 0.0F;
+#pragma unroll
+        for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+            sum += q[n][d] * k[d];
+        }
+        for (unsigned offset = args.key_lanes / 2; offset > 0; offset /= 2) {
+            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+        }
+        const unsigned position = work.start + work.first_row + n / args.share;
+        if (sub == 0 && j < work.keys && n < work.queries) {
+            scores[n * KEYS + j] =
+                work.first_key + j <= position ? sum * args.scale : -CUDART_INF_F;
+        }
+    }
+}
+
 /* scores (QUERIES, KEYS) of this block's keys; what a query must not see is minus infinity. */
 template <int QUERIES, bool CODES>
 __device__ __forceinline__ void find_scores(const attention_args &args, const block_work &work,
                                             const float *queries, float *scores)
 {
+    constexpr unsigned BATCH = QUERIES == 1 ? 4 : 2;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     const unsigned sub = lane % args.key_lanes;
     const unsigned at_once = WARPS * (REDUCE_WARP / args.key_lanes);
@@ -80,27 +106,23 @@ __device__ __forceinline__ void find_scores(const attention_args &args, const bl
             q[n][d] = there && n < work.queries ? queries[n * args.head_dim + dim] : 0.0F;
         }
     }
-#pragma unroll 2
-    for (unsigned j = mine; j < (work.keys + at_once - 1) / at_once * at_once; j += at_once) {
-        float k[CACHE_LANE_DIMS] = {};
-        if (there && j < work.keys) {
-            cache_get_key<CODES>(args, first + j, work.first_key + j, sub, k);
+    for (unsigned begin = 0; begin < work.keys; begin += BATCH * at_once) {
+        cache_words words[BATCH];
+#pragma unroll
+        for (unsigned b = 0; b < BATCH; b++) {
+            const unsigned j = begin + b * at_once + mine;
+            words[b] = cache_load<CODES>(args, args.cache.keys, args.cache.key_scales, first + j,
+                                         sub, there && j < work.keys);
         }
 #pragma unroll
-        for (int n = 0; n < QUERIES; n++) {
-            float sum = 0.0F;
-#pragma unroll
-            for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
-                sum += q[n][d] * k[d];
+        for (unsigned b = 0; b < BATCH; b++) {
+            const unsigned j = begin + b * at_once + mine;
+            float k[CACHE_LANE_DIMS];
+            cache_unpack<CODES>(words[b], k);
+            if (CODES && args.rotation != nullptr && there && j < work.keys) {
+                cache_turn_key(cache_turn(args, work.first_key + j), args.head_dim / 2, sub, k);
             }
-            for (unsigned offset = args.key_lanes / 2; offset > 0; offset /= 2) {
-                sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-            }
-            const unsigned position = work.start + work.first_row + n / args.share;
-            if (sub == 0 && j < work.keys && n < work.queries) {
-                scores[n * KEYS + j] =
-                    work.first_key + j <= position ? sum * args.scale : -CUDART_INF_F;
-            }
+            put_scores<QUERIES>(args, work, q, k, j, sub, scores);
         }
     }
 }
@@ -139,6 +161,7 @@ template <int QUERIES, bool CODES>
 __device__ __forceinline__ void add_values(const attention_args &args, const block_work &work,
                                            const float *scores, float *sums_of)
 {
+    constexpr unsigned BATCH = QUERIES == 1 ? 4 : 2;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     const unsigned warp = threadIdx.x / REDUCE_WARP;
     const unsigned sub = lane % args.key_lanes;
@@ -146,17 +169,28 @@ __device__ __forceinline__ void add_values(const attention_args &args, const blo
     const bool there = 4 * sub < args.head_dim / 2;
     const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
     float sum[QUERIES][CACHE_LANE_DIMS] = {};
-#pragma unroll 2
-    for (unsigned j = warp * (REDUCE_WARP / args.key_lanes) + lane / args.key_lanes;
-         there && j < work.keys; j += at_once) {
-        float v[CACHE_LANE_DIMS];
-        cache_get_value<CODES>(args, first + j, sub, v);
+    for (unsigned begin = warp * (REDUCE_WARP / args.key_lanes) + lane / args.key_lanes;
+         begin < work.keys; begin += BATCH * at_once) {
+        cache_words words[BATCH];
 #pragma unroll
-        for (int n = 0; n < QUERIES; n++) {
-            const float weight = n < work.queries ? scores[n * KEYS + j] : 0.0F;
+        for (unsigned b = 0; b < BATCH; b++) {
+            const unsigned j = begin + b * at_once;
+            words[b] = cache_load<CODES>(args, args.cache.values, args.cache.value_scales,
+                                         first + j, sub, there && j < work.keys);
+        }
 #pragma unroll
-            for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
-                sum[n][d] += weight * v[d];
+        for (unsigned b = 0; b < BATCH; b++) {
+            const unsigned j = begin + b * at_once;
+            float v[CACHE_LANE_DIMS];
+            cache_unpack<CODES>(words[b], v);
+#pragma unroll
+            for (int n = 0; n < QUERIES; n++) {
+                const float weight =
+                    n < work.queries && j < work.keys ? scores[n * KEYS + j] : 0.0F;
+#pragma unroll
+                for (unsigned d = 0; d < CACHE_LANE_DIMS; d++) {
+                    sum[n][d] += weight * v[d];
+                }
             }
         }
     }
@@ -277,9 +311,10 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     load_queries(args, work, queries);
-    if (APPEND && work.start / KEYS == work.part && threadIdx.x < 2 * REDUCE_WARP) {
+    /* The last two warps: they have the fewest queries to load. */
+    if (APPEND && work.start / KEYS == work.part && threadIdx.x >= THREADS - 2 * REDUCE_WARP) {
         cache_append(args, work.sequence, work.sequence, work.kv_head, work.start,
-                     threadIdx.x >= REDUCE_WARP);
+                     threadIdx.x >= THREADS - REDUCE_WARP);
     }
     __syncthreads();
     find_scores<QUERIES, CODES>(args, work, queries, scores);

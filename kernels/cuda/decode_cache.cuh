@@ -73,18 +73,27 @@ __device__ __forceinline__ unsigned cache_code(float v, float scale, float zero)
     return (unsigned)fminf(fmaxf(__fadd_rn(rintf(__fdiv_rn(v, scale)), zero), 0.0F), QMAX);
 }
 
-/* One warp: a key or value as 4-bit codes, the arithmetic of quantize_kv (espalier/kernels.h). */
+/* One warp: a key or value as 4-bit codes, the arithmetic of quantize_kv (espalier/kernels.h). A
+ * lane has bytes lane, lane + 32, ...: two dimensions each. */
 __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsigned row,
                                                 unsigned column, uint8_t *to, float *scale_to)
 {
     constexpr float QMAX = 15.0F;
+    constexpr unsigned MOST_BYTES = ESPL_CUDA_ATTENTION_MOST_DIM / 2 / REDUCE_WARP;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
+    float2 v[MOST_BYTES];
     float low = 0.0F;
     float high = 0.0F;
-    for (unsigned d = lane; d < args.head_dim; d += REDUCE_WARP) {
-        const float v = decode_result(args.qkv, row, column + d);
-        low = fminf(low, v);
-        high = fmaxf(high, v);
+#pragma unroll
+    for (unsigned i = 0; i < MOST_BYTES; i++) {
+        const unsigned dim = 2 * (lane + i * REDUCE_WARP);
+        v[i] = make_float2(0.0F, 0.0F);
+        if (dim < args.head_dim) {
+            v[i] = make_float2(decode_result(args.qkv, row, column + dim),
+                               decode_result(args.qkv, row, column + dim + 1));
+        }
+        low = fminf(low, fminf(v[i].x, v[i].y));
+        high = fmaxf(high, fmaxf(v[i].x, v[i].y));
     }
     low = -warp_max(-low);
     high = warp_max(high);
@@ -92,10 +101,13 @@ __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsi
     const float scale = __fdiv_rn(fmaxf(span, ESPL_QUANT_LEAST_AMAX), QMAX);
     const float at_zero = rintf(__fdiv_rn(-__fmul_rn(args.cache.clip, low), scale));
     const float zero = fminf(fmaxf(at_zero, 0.0F), QMAX);
-    for (unsigned b = lane; b < args.head_dim / 2; b += REDUCE_WARP) {
-        const float even = decode_result(args.qkv, row, column + 2 * b);
-        const float odd = decode_result(args.qkv, row, column + 2 * b + 1);
-        to[b] = (uint8_t)(cache_code(even, scale, zero) | cache_code(odd, scale, zero) << 4);
+#pragma unroll
+    for (unsigned i = 0; i < MOST_BYTES; i++) {
+        const unsigned byte = lane + i * REDUCE_WARP;
+        if (2 * byte < args.head_dim) {
+            to[byte] =
+                (uint8_t)(cache_code(v[i].x, scale, zero) | cache_code(v[i].y, scale, zero) << 4);
+        }
     }
     if (lane == 0) {
         scale_to[0] = scale;
@@ -124,56 +136,60 @@ __device__ __forceinline__ void cache_append(const attention_args &args, unsigne
     }
 }
 
-/* A lane's eight dimensions of FP16. Values that this block has written itself: no read-only path.
- */
-__device__ __forceinline__ void cache_get_halves(const attention_args &args, const void *array,
-                                                 size_t place, unsigned sub,
-                                                 float (&v)[CACHE_LANE_DIMS])
-{
-    const __half *from = static_cast<const __half *>(array) + place * args.head_dim + 4 * sub;
-    const uint2 low = *reinterpret_cast<const uint2 *>(from);
-    const uint2 high = *reinterpret_cast<const uint2 *>(from + args.head_dim / 2);
-    const unsigned words[4] = {low.x, low.y, high.x, high.y};
-#pragma unroll
-    for (int w = 0; w < 4; w++) {
-        const float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&words[w]));
-        v[2 * w] = pair.x;
-        v[2 * w + 1] = pair.y;
-    }
-}
+/* A lane's share of a key or value as it lies in the cache: loads of several are on their way
+ * before the first is looked at. Values may have been written by this block: no read-only path. */
+struct cache_words {
+    uint2 low, high; /* FP16: four dimensions each; codes: 16 bits of .x */
+    float2 scale;    /* codes: scale and zero point */
+};
 
-__device__ __forceinline__ void cache_get_codes(const attention_args &args, const void *array,
-                                                const float *scales, size_t place, unsigned sub,
-                                                float (&v)[CACHE_LANE_DIMS])
+template <bool CODES>
+__device__ __forceinline__ cache_words cache_load(const attention_args &args, const void *array,
+                                                  const float *scales, size_t place, unsigned sub,
+                                                  bool wanted)
 {
-    const uint8_t *from =
-        static_cast<const uint8_t *>(array) + place * (args.head_dim / 2) + 2 * sub;
-    const unsigned low = *reinterpret_cast<const uint16_t *>(from);
-    const unsigned high = *reinterpret_cast<const uint16_t *>(from + args.head_dim / 4);
-    const float2 scale = *reinterpret_cast<const float2 *>(scales + 2 * place);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        v[i] = __fmul_rn((float)(low >> 4 * i & 15u) - scale.y, scale.x);
-        v[4 + i] = __fmul_rn((float)(high >> 4 * i & 15u) - scale.y, scale.x);
+    cache_words words = {};
+    if (wanted && CODES) {
+        const uint8_t *from =
+            static_cast<const uint8_t *>(array) + place * (args.head_dim / 2) + 2 * sub;
+        words.low.x = *reinterpret_cast<const uint16_t *>(from);
+        words.high.x = *reinterpret_cast<const uint16_t *>(from + args.head_dim / 4);
+        words.scale = *reinterpret_cast<const float2 *>(scales + 2 * place);
+    } else if (wanted) {
+        const __half *from = static_cast<const __half *>(array) + place * args.head_dim + 4 * sub;
+        words.low = *reinterpret_cast<const uint2 *>(from);
+        words.high = *reinterpret_cast<const uint2 *>(from + args.head_dim / 2);
     }
+    return words;
 }
 
 template <bool CODES>
-__device__ __forceinline__ void cache_get_key(const attention_args &args, size_t place,
-                                              unsigned position, unsigned sub,
-                                              float (&k)[CACHE_LANE_DIMS])
+__device__ __forceinline__ void cache_unpack(const cache_words &words, float (&v)[CACHE_LANE_DIMS])
 {
-    if (!CODES) {
-        cache_get_halves(args, args.cache.keys, place, sub, k);
+    if (CODES) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = __fmul_rn((float)(words.low.x >> 4 * i & 15u) - words.scale.y, words.scale.x);
+            v[4 + i] =
+                __fmul_rn((float)(words.high.x >> 4 * i & 15u) - words.scale.y, words.scale.x);
+        }
         return;
     }
-    cache_get_codes(args, args.cache.keys, args.cache.key_scales, place, sub, k);
-    const float *turn = cache_turn(args, position);
-    if (turn == nullptr) {
-        return;
+    const unsigned pairs[4] = {words.low.x, words.low.y, words.high.x, words.high.y};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&pairs[i]));
+        v[2 * i] = pair.x;
+        v[2 * i + 1] = pair.y;
     }
+}
+
+/* Turns a lane's eight dimensions of a key. */
+__device__ __forceinline__ void cache_turn_key(const float *turn, unsigned half, unsigned sub,
+                                               float (&k)[CACHE_LANE_DIMS])
+{
     const float4 cosines = __ldg(reinterpret_cast<const float4 *>(turn) + sub);
-    const float4 sines = __ldg(reinterpret_cast<const float4 *>(turn + args.head_dim / 2) + sub);
+    const float4 sines = __ldg(reinterpret_cast<const float4 *>(turn + half) + sub);
     const float c[4] = {cosines.x, cosines.y, cosines.z, cosines.w};
     const float s[4] = {sines.x, sines.y, sines.z, sines.w};
 #pragma unroll
@@ -182,17 +198,6 @@ __device__ __forceinline__ void cache_get_key(const attention_args &args, size_t
         const float high = k[4 + i];
         k[i] = __fsub_rn(__fmul_rn(low, c[i]), __fmul_rn(high, s[i]));
         k[4 + i] = __fadd_rn(__fmul_rn(high, c[i]), __fmul_rn(low, s[i]));
-    }
-}
-
-template <bool CODES>
-__device__ __forceinline__ void cache_get_value(const attention_args &args, size_t place,
-                                                unsigned sub, float (&v)[CACHE_LANE_DIMS])
-{
-    if (CODES) {
-        cache_get_codes(args, args.cache.values, args.cache.value_scales, place, sub, v);
-    } else {
-        cache_get_halves(args, args.cache.values, place, sub, v);
     }
 }
 

@@ -34,14 +34,17 @@ struct shared_row {
 /* row <- residual + branch; returns the sum, or of RMSNorm the sum of squares, of this thread. */
 __device__ __forceinline__ float load_row(const norm_args &args, unsigned token, float *row)
 {
+    const float *residual = args.residual + token * args.stride;
     float sum = 0.0F;
-    for (unsigned c = threadIdx.x; c < args.width; c += THREADS) {
-        float v = args.residual[token * args.stride + c];
+#pragma unroll 4
+    for (unsigned c = 4 * threadIdx.x; c < args.width; c += 4 * THREADS) {
+        float4 v = *reinterpret_cast<const float4 *>(residual + c);
         if (args.sum != nullptr) {
-            v += decode_result(args.branch, token, c);
+            const float4 branch = decode_four_results(args.branch, token, c);
+            v = make_float4(v.x + branch.x, v.y + branch.y, v.z + branch.z, v.w + branch.w);
         }
-        row[c] = v;
-        sum += args.rms ? v * v : v;
+        *reinterpret_cast<float4 *>(row + c) = v;
+        sum += args.rms ? v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w : v.x + v.y + v.z + v.w;
     }
     return sum;
 }
@@ -64,6 +67,7 @@ __device__ __forceinline__ void norm_row(const norm_args &args, float sum, float
     if (!args.rms) {
         mean = squares / width;
         float mine = 0.0F;
+#pragma unroll 4
         for (unsigned c = threadIdx.x; c < args.width; c += THREADS) {
             const float d = row[c] - mean;
             mine += d * d;
@@ -71,6 +75,7 @@ __device__ __forceinline__ void norm_row(const norm_args &args, float sum, float
         squares = block_sum(mine, of_warp);
     }
     const float scale = 1.0F / sqrtf(squares / width + args.eps);
+#pragma unroll 4
     for (unsigned c = threadIdx.x; c < args.width; c += THREADS) {
         const float gain = args.gain != nullptr ? __ldg(args.gain + c) : 1.0F;
         const float bias = args.bias != nullptr ? __ldg(args.bias + c) : 0.0F;
@@ -91,12 +96,16 @@ __device__ __forceinline__ float largest_of(const float *row, unsigned width,
 /* blockIdx.x: part of the token blockIdx.y. */
 __global__ void __launch_bounds__(THREADS) norm_kernel(const __grid_constant__ norm_args args)
 {
-    extern __shared__ float row[];
+    extern __shared__ __align__(16) float row[];
     __shared__ float of_warp[REDUCE_MOST_WARPS];
     const unsigned token = blockIdx.y;
     const unsigned first = args.width * blockIdx.x / gridDim.x;
     const unsigned end = args.width * (blockIdx.x + 1) / gridDim.x;
     const shared_row source = {row};
+    decode_prefetch(args.gain, args.width * sizeof(float));
+    decode_prefetch(args.bias, args.width * sizeof(float));
+    decode_prefetch(args.sink.target.order, args.width * sizeof(int32_t));
+    decode_prefetch_results(args.branch, args.width);
     decode_begin();
     if (token < args.tokens) {
         const float sum = load_row(args, token, row);
@@ -135,6 +144,11 @@ extern "C" enum espl_status espl_cuda_norm_input(const struct espl_cuda_norm *no
         decode_sink_of(input, norm->tokens, norm->width, &args.sink, err);
     if (status != ESPL_OK) {
         return status;
+    }
+    if (norm->width % 4 != 0 || norm->stride % 4 != 0 ||
+        (norm->branch != NULL && norm->branch->stride % 4 != 0)) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED, "rows of %zu values are no whole vectors of four",
+                         norm->width);
     }
     args.residual = norm->residual;
     args.stride = norm->stride;

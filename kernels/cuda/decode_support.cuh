@@ -41,7 +41,49 @@ __device__ __forceinline__ float decode_result(const struct espl_cuda_results &r
     return results.bias != nullptr ? value + __ldg(results.bias + column) : value;
 }
 
-/* All of a kernel's work but reading weights comes after this. */
+/* Four columns of a token; results begin at a multiple of 16 bytes and strides are multiples of 4.
+ */
+__device__ __forceinline__ float4 decode_four_results(const struct espl_cuda_results &results,
+                                                      unsigned token, unsigned column)
+{
+    const size_t at = (size_t)token * results.stride + column;
+    float4 v;
+    if (results.row_scales != nullptr) {
+        const int4 sums =
+            *reinterpret_cast<const int4 *>(static_cast<const int32_t *>(results.values) + at);
+        const float4 rows = __ldg(reinterpret_cast<const float4 *>(results.row_scales + column));
+        const float scale = results.token_scales[token * results.token_step];
+        v = make_float4((float)sums.x * (rows.x * scale), (float)sums.y * (rows.y * scale),
+                        (float)sums.z * (rows.z * scale), (float)sums.w * (rows.w * scale));
+    } else {
+        v = *reinterpret_cast<const float4 *>(static_cast<const float *>(results.values) + at);
+    }
+    if (results.bias != nullptr) {
+        const float4 bias = __ldg(reinterpret_cast<const float4 *>(results.bias + column));
+        v = make_float4(v.x + bias.x, v.y + bias.y, v.z + bias.z, v.w + bias.w);
+    }
+    return v;
+}
+
+/* Asks for constants that are read later, which no kernel before writes: all blocks ask for all of
+ * them, each line once a block. NULL is allowed. */
+__device__ __forceinline__ void decode_prefetch(const void *from, unsigned bytes)
+{
+    constexpr unsigned LINE = 128;
+    const char *at = static_cast<const char *>(from);
+    for (unsigned i = threadIdx.x * LINE; at != nullptr && i < bytes; i += blockDim.x * LINE) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
+    }
+}
+
+__device__ __forceinline__ void decode_prefetch_results(const struct espl_cuda_results &results,
+                                                        unsigned columns)
+{
+    decode_prefetch(results.bias, columns * sizeof(float));
+    decode_prefetch(results.row_scales, columns * sizeof(float));
+}
+
+/* All of a kernel's work but reading constants comes after this. */
 __device__ __forceinline__ void decode_begin()
 {
     spmm_let_successor_start();
@@ -55,6 +97,7 @@ __device__ __forceinline__ void decode_put_halves(const decode_sink &sink, const
                                                   unsigned first, unsigned end)
 {
     __half *values = static_cast<__half *>(sink.values);
+#pragma unroll 4
     for (unsigned c = first + threadIdx.x; c < end; c += blockDim.x) {
         const float v = source(c);
         const __half high = __float2half_rn(v);
@@ -74,6 +117,7 @@ __device__ __forceinline__ void decode_put_bytes(const decode_sink &sink, const 
     constexpr float QMAX = 127.0F;
     const float scale = fmaxf(amax, ESPL_QUANT_LEAST_AMAX) / QMAX;
     int8_t *values = static_cast<int8_t *>(sink.values);
+#pragma unroll 4
     for (unsigned c = first + threadIdx.x; c < end; c += blockDim.x) {
         values[(size_t)token * width + c] = (int8_t)quantise_code(source(c), scale, QMAX);
     }
@@ -93,7 +137,7 @@ __device__ __forceinline__ void decode_put_codes(const decode_sink &sink, const 
     int *step_sums = shared + warp * sink.target.team_steps;
     for (unsigned part = blockIdx.x + warp * gridDim.x; part < quantise_parts(sink.target);
          part += warps * gridDim.x) {
-        quantise_part(sink.target, quantise_warp{}, source, token, part, step_sums);
+        quantise_warp_part(sink.target, source, token, part, step_sums);
         __syncwarp();
     }
 }

@@ -199,6 +199,124 @@ __device__ __forceinline__ void quantise_outliers(const quantise_target &target,
     }
 }
 
+/* ---- groups of up to 128 columns by a warp: a lane has four places, and their values once ---- */
+
+constexpr unsigned QUANTISE_LANE_PLACES = 4;
+constexpr unsigned QUANTISE_NARROW = REDUCE_WARP * QUANTISE_LANE_PLACES;
+
+/* A lane's values at four places from `first` on, of which `count` (a multiple of 4) are there.
+ * Reports what is not finite. */
+template <class SOURCE>
+__device__ __forceinline__ float quantise_four(const quantise_target &target, const SOURCE &source,
+                                               unsigned token, unsigned first, bool there,
+                                               float (&v)[QUANTISE_LANE_PLACES])
+{
+    float amax = ESPL_QUANT_LEAST_AMAX;
+    int4 columns = make_int4((int)first, (int)first + 1, (int)first + 2, (int)first + 3);
+    if (there && target.order != nullptr) {
+        columns = __ldg(reinterpret_cast<const int4 *>(target.order + first));
+    }
+    const unsigned at[QUANTISE_LANE_PLACES] = {(unsigned)columns.x, (unsigned)columns.y,
+                                               (unsigned)columns.z, (unsigned)columns.w};
+#pragma unroll
+    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        v[i] = there ? source(at[i]) : 0.0F;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        if (!isfinite(v[i])) {
+            atomicMin(target.nonfinite, (unsigned long long)token * target.in + at[i]);
+        }
+        amax = fmaxf(amax, fabsf(v[i]));
+    }
+    return warp_max(amax);
+}
+
+/* The same bytes as quantise_group(). */
+template <class SOURCE>
+__device__ __forceinline__ void quantise_narrow_group(const quantise_target &target,
+                                                      const SOURCE &source, uint8_t *tile,
+                                                      unsigned token, unsigned group)
+{
+    constexpr float QMAX = 7.0F;
+    constexpr int BIAS = 8 << SPMM_X_SHIFT;
+    const unsigned lane = threadIdx.x % REDUCE_WARP;
+    const unsigned mine = lane * QUANTISE_LANE_PLACES;
+    const bool there = token < target.tokens && mine < target.columns;
+    const unsigned in_tile = token % SPMM_COLUMNS;
+    const unsigned at = group * target.layout.group;
+    const unsigned end = group + 1 == target.groups ? target.layout.steps * target.layout.step
+                                                    : at + target.layout.group;
+    const unsigned step_lanes = target.layout.step / QUANTISE_LANE_PLACES;
+    float v[QUANTISE_LANE_PLACES];
+    const float amax =
+        quantise_four(target, source, token, group * target.columns + mine, there, v);
+    const float scale =
+        token < target.tokens ? __fdiv_rn(__fmul_rn(target.clip, amax), QMAX) : 0.0F;
+    unsigned packed = 0;
+    int sum = 0;
+#pragma unroll
+    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        const int code = there ? quantise_code(v[i], scale, QMAX) : 0;
+        packed |= ((unsigned)code & 15u) << (8 * i);
+        sum += code;
+    }
+    /* A word is eight places: the even lane's four in the low halves of bytes. */
+    const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, packed, 1);
+    for (unsigned offset = 1; offset < step_lanes; offset *= 2) {
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+    }
+    uint32_t *words = reinterpret_cast<uint32_t *>(tile);
+    float *entries =
+        reinterpret_cast<float *>(tile + target.layout.scales_at) + in_tile / 2 * 4 + in_tile % 2;
+    for (unsigned column = at + mine; column < end; column += QUANTISE_NARROW) {
+        const bool first = column < at + QUANTISE_NARROW; /* what comes later fills up slices */
+        if (lane % 2 == 0) {
+            words[column / 128 * (SPMM_X_BLOCK / 4) + in_tile * 16 +
+                  column % 32 / QUANTISE_LANE_COLS * 4 + column % 128 / 32] =
+                first ? packed | other << 4 : 0u;
+        }
+        if (lane % step_lanes == 0) {
+            float *entry = entries + column / target.layout.step * (ATOM_STEP_BYTES / 4);
+            entry[0] = scale;
+            entry[2] = ATOM_MAGIC_FLOAT + (float)(first ? BIAS * sum : 0);
+        }
+    }
+}
+
+/* The same bytes as quantise_outliers(). */
+template <class SOURCE>
+__device__ __forceinline__ void quantise_narrow_outliers(const quantise_target &target,
+                                                         const SOURCE &source, uint8_t *tile,
+                                                         unsigned token)
+{
+    constexpr float QMAX = 127.0F;
+    const unsigned lane = threadIdx.x % REDUCE_WARP;
+    const unsigned mine = lane * QUANTISE_LANE_PLACES;
+    const bool there = token < target.tokens && mine < target.outliers;
+    const unsigned in_tile = token % SPMM_COLUMNS;
+    float v[QUANTISE_LANE_PLACES];
+    const float amax =
+        quantise_four(target, source, token, target.in - target.outliers + mine, there, v);
+    const float scale = token < target.tokens ? __fdiv_rn(amax, QMAX) : 0.0F;
+    unsigned packed = 0;
+#pragma unroll
+    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        const int code = there ? quantise_code(v[i], scale, QMAX) : 0;
+        packed |= ((unsigned)code & 255u) << (8 * i);
+    }
+    if (mine < target.layout.outlier_blocks * ATOM_BLOCK_COLS) {
+        const unsigned at =
+            target.layout.outliers_at + mine / ATOM_BLOCK_COLS * ATOM_X_BLOCK_BYTES +
+            (in_tile * 4 + mine % ATOM_BLOCK_COLS / QUANTISE_LANE_COLS) * QUANTISE_LANE_COLS +
+            mine % QUANTISE_LANE_COLS;
+        *reinterpret_cast<unsigned *>(tile + at) = packed;
+    }
+    if (lane == 0) {
+        reinterpret_cast<float *>(tile + target.layout.outlier_scales_at)[in_tile] = scale;
+    }
+}
+
 /* Part `part` of quantise_parts() of a token, also of one that fills up the last tile. */
 template <class TEAM, class SOURCE>
 __device__ __forceinline__ void quantise_part(const quantise_target &target, const TEAM &team,
@@ -210,6 +328,26 @@ __device__ __forceinline__ void quantise_part(const quantise_target &target, con
         quantise_group(target, team, source, tile, token, part, step_sums);
     } else {
         quantise_outliers(target, team, source, tile, token);
+    }
+}
+
+/* The same by a warp. */
+template <class SOURCE>
+__device__ __forceinline__ void quantise_warp_part(const quantise_target &target,
+                                                   const SOURCE &source, unsigned token,
+                                                   unsigned part, int *step_sums)
+{
+    uint8_t *tile = target.codes + (size_t)(token / SPMM_COLUMNS) * target.layout.tile_bytes;
+    const unsigned columns = part < target.groups ? target.columns : target.outliers;
+    const unsigned first =
+        part < target.groups ? part * target.columns : target.in - target.outliers;
+    if (columns > QUANTISE_NARROW || columns % QUANTISE_LANE_COLS != 0 ||
+        first % QUANTISE_LANE_PLACES != 0) {
+        quantise_part(target, quantise_warp{}, source, token, part, step_sums);
+    } else if (part < target.groups) {
+        quantise_narrow_group(target, source, tile, token, part);
+    } else {
+        quantise_narrow_outliers(target, source, tile, token);
     }
 }
 

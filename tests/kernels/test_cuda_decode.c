@@ -238,8 +238,9 @@ static void test_codes__are_those_of_the_quantiser(void **state)
     /* tokens, in, out, group, outliers, rows a scale, weight bits, activation bits */
     static const struct espl_quant_shape shapes[] = {
         {1, 640, 16, 128, 128, 2, 4, 4}, {9, 5120, 16, 128, 0, 1, 4, 4},
-        {7, 256, 16, 32, 32, 2, 4, 4},   {20, 1287, 16, 0, 7, 2, 4, 4},
-        {3, 2048, 16, 0, 0, 1, 4, 4},    {33, 1024, 16, 128, 128, 2, 4, 4},
+        {7, 256, 16, 32, 32, 2, 4, 4},   {20, 1288, 16, 0, 8, 2, 4, 4},
+        {3, 2048, 16, 0, 0, 1, 4, 4},    {5, 600, 16, 20, 100, 2, 4, 4},
+        {2, 664, 16, 24, 64, 1, 4, 4},   {33, 1024, 16, 128, 128, 2, 4, 4},
     };
     (void)state;
     if (!cuda_has_device()) {
@@ -467,7 +468,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
 {
     const struct espl_quant_shape shape = {1, 64, 1, 0, 0, 1, 4, 4};
     const struct espl_cuda_input input = {.form = ESPL_CUDA_INPUT_ATOM, .shape = &shape};
-    const struct espl_cuda_norm norm = {.tokens = 1, .width = 65, .stride = 65};
+    struct espl_cuda_norm norm = {.tokens = 1, .width = 68, .stride = 68};
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
@@ -476,7 +477,10 @@ static void test_refusals__say_what_does_not_fit(void **state)
         return;
     }
     assert_int_equal(espl_cuda_norm_input(&norm, &input, false, NULL, &err), ESPL_E_UNSUPPORTED);
-    assert_string_equal(err.message, "a linear of 64 channels cannot read 65");
+    assert_string_equal(err.message, "a linear of 64 channels cannot read 68");
+    norm.width = 64;
+    norm.stride = 65;
+    assert_int_equal(espl_cuda_norm_input(&norm, &input, false, NULL, &err), ESPL_E_UNSUPPORTED);
 }
 
 int main(void)

@@ -6,7 +6,8 @@
  * read from device memory, so that one CUDA graph serves every token. All pointers are device
  * memory unless a comment says otherwise; streams are cudaStream_t. `overlap`: the kernel may start
  * while the one before it in the stream ends (programmatic dependent launch, 9.0 and later). The
- * same call gives the same bits. In a build without CUDA all of it answers UNSUPPORTED.
+ * same call gives the same bits. Widths and strides of norms are multiples of 4. In a build without
+ * CUDA all of it answers UNSUPPORTED.
  */
 #ifndef ESPALIER_CUDA_DECODE_H
 #define ESPALIER_CUDA_DECODE_H
