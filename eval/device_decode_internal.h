@@ -40,6 +40,7 @@ struct espl_device_weights {
     struct espl_forward_widths widths;
     enum espl_device_form form;
     enum espl_iebme_areas areas; /* of codes */
+    bool alike; /* all of several blocks hold the same bytes: a model made for its sizes */
     float activation_clip, kv_clip;
     unsigned kv_bits; /* 4 or 16 */
     struct espl_device_block *blocks;
@@ -100,11 +101,12 @@ struct espl_device_decoder {
 size_t espl_device_head_rows(const struct espl_device_decoder_options *options);
 
 /* device_decode_linear.c */
-/** Makes the linears of a site of a block, or copies those of a block of equal content. */
-enum espl_status espl_device_linear_load(struct espl_model *model,
-                                         const struct espl_device_weights *weights, size_t block,
-                                         enum espl_quant_site site,
-                                         struct espl_device_linear *linear, struct espl_error *err);
+/** Makes the linears of all sites of a block. */
+enum espl_status espl_device_linears_load(struct espl_model *model,
+                                          const struct espl_device_weights *weights, size_t block,
+                                          struct espl_device_linear linears[ESPL_QUANT_SITES],
+                                          struct espl_error *err);
+/** Copies those of a block of equal content. */
 enum espl_status espl_device_linear_clone(const struct espl_device_linear *from,
                                           enum espl_device_form form, struct espl_device_linear *to,
                                           struct espl_error *err);

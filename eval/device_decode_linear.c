@@ -2,6 +2,7 @@
  * FP16 and INT8 weights made from them. */
 #include "core/checked.h"
 #include "core/codes.h"
+#include "core/rng.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
 #include "model/element.h"
@@ -180,16 +181,18 @@ static enum espl_status add_joined(const struct site_parts *parts, enum espl_ieb
     return status;
 }
 
-static enum espl_status load_codes(struct espl_model *model, enum espl_iebme_areas areas,
-                                   size_t block, struct site_parts *parts,
+/* Areas whose linears stay apart, as they are stored. */
+static bool stay_apart(enum espl_iebme_areas areas)
+{
+    return areas != ESPL_IEBME_DENSE && areas != ESPL_IEBME_1X1;
+}
+
+static enum espl_status make_codes(const struct site_parts *parts, enum espl_iebme_areas areas,
                                    struct espl_device_linear *linear, struct espl_error *err)
 {
-    const bool one_by_one = areas != ESPL_IEBME_DENSE && areas != ESPL_IEBME_1X1;
-    enum espl_status status = read_parts(model, block, one_by_one, parts, err);
-    if (status != ESPL_OK) {
-        return status;
-    }
     const struct espl_quant_linear *first = &parts->linears[0];
+    const bool one_by_one = stay_apart(areas);
+    enum espl_status status = ESPL_OK;
     linear->in = first->in;
     linear->shape = shape_of(first);
     if (first->order != NULL && !first->gathered) {
@@ -272,10 +275,51 @@ static enum espl_status add_dense(struct espl_model *model, size_t block, enum e
     return status;
 }
 
-static enum espl_status load_dense(struct espl_model *model, enum espl_device_form form,
-                                   size_t block, const enum espl_role *roles,
-                                   struct espl_device_linear *linear, struct espl_error *err)
+/* Speed does not depend on values: a piece of random ones again and again, without biases. */
+static enum espl_status make_random(struct espl_model *model, enum espl_device_form form,
+                                    const enum espl_role *roles, struct dense_site *site,
+                                    struct espl_device_linear *linear, struct espl_error *err)
 {
+    enum { PIECE = 1 << 20 };
+    const bool halves = form == ESPL_DEVICE_DENSE_FP16;
+    const size_t bytes = halves ? sizeof(uint16_t) : sizeof(int8_t);
+    const double deviation = halves ? 0.02 : 32.0;
+    struct espl_rng rng = espl_rng_stream(0, "dense-weights", 0);
+    for (size_t i = 0; roles[i] != ESPL_ROLE_NONE; i++) {
+        linear->out += (size_t)espl_model_find(model, 0, roles[i], false)->shape[0];
+    }
+    const size_t count = linear->out * linear->in;
+    const size_t piece = count < PIECE ? count : PIECE;
+    site->values = espl_eval_allocate(piece, 1, sizeof(float));
+    if (site->values == NULL) {
+        return fail_memory(err);
+    }
+    for (size_t i = 0; i < piece; i++) {
+        const double v = deviation * espl_rng_normal(&rng);
+        site->values[i] = (float)(halves ? v : fmin(fmax(rint(v), -127.0), 127.0));
+    }
+    if (halves) {
+        to_halves(site->values, piece, site->dense);
+    }
+    for (size_t i = 0; !halves && i < piece; i++) {
+        ((int8_t *)site->dense)[i] = (int8_t)site->values[i];
+    }
+    for (size_t at = piece; at < count; at += piece) {
+        memcpy((char *)site->dense + at * bytes, site->dense,
+               (count - at < piece ? count - at : piece) * bytes);
+    }
+    for (size_t row = 0; row < linear->out; row++) {
+        site->scales[row] = 0.02F / 32.0F;
+    }
+    return ESPL_OK;
+}
+
+static enum espl_status load_dense(struct espl_model *model,
+                                   const struct espl_device_weights *weights, size_t block,
+                                   const enum espl_role *roles, struct espl_device_linear *linear,
+                                   struct espl_error *err)
+{
+    const enum espl_device_form form = weights->form;
     const size_t bytes = form == ESPL_DEVICE_DENSE_FP16 ? sizeof(uint16_t) : sizeof(int8_t);
     struct dense_site site = {0};
     size_t out = 0;
@@ -290,7 +334,10 @@ static enum espl_status load_dense(struct espl_model *model, enum espl_device_fo
     site.bias = calloc(out, sizeof(float));
     enum espl_status status =
         site.dense != NULL && site.scales != NULL && site.bias != NULL ? ESPL_OK : fail_memory(err);
-    for (size_t i = 0; status == ESPL_OK && roles[i] != ESPL_ROLE_NONE; i++) {
+    if (status == ESPL_OK && weights->alike) {
+        status = make_random(model, form, roles, &site, linear, err);
+    }
+    for (size_t i = 0; status == ESPL_OK && !weights->alike && roles[i] != ESPL_ROLE_NONE; i++) {
         status = add_dense(model, block, roles[i], form, &site, linear, err);
     }
     if (status == ESPL_OK) {
@@ -308,18 +355,49 @@ static enum espl_status load_dense(struct espl_model *model, enum espl_device_fo
 
 /* ---- both ---- */
 
-enum espl_status espl_device_linear_load(struct espl_model *model,
-                                         const struct espl_device_weights *weights, size_t block,
-                                         enum espl_quant_site site,
-                                         struct espl_device_linear *linear, struct espl_error *err)
+/* Reading is one thread's; codes are turned into the kernels' order for all sites at once. */
+static enum espl_status load_codes(struct espl_model *model,
+                                   const struct espl_device_weights *weights, size_t block,
+                                   struct espl_device_linear *linears, struct espl_error *err)
 {
-    struct site_parts parts = {.roles = espl_quant_site_roles(&weights->config, site)};
-    const bool codes =
-        weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4;
-    const enum espl_status status =
-        codes ? load_codes(model, weights->areas, block, &parts, linear, err)
-              : load_dense(model, weights->form, block, parts.roles, linear, err);
-    free_parts(&parts);
+    struct site_parts parts[ESPL_QUANT_SITES] = {0};
+    enum espl_status made[ESPL_QUANT_SITES] = {ESPL_OK};
+    struct espl_error errors[ESPL_QUANT_SITES];
+    enum espl_status status = ESPL_OK;
+    for (int site = 0; status == ESPL_OK && site < ESPL_QUANT_SITES; site++) {
+        parts[site].roles = espl_quant_site_roles(&weights->config, (enum espl_quant_site)site);
+        status = read_parts(model, block, stay_apart(weights->areas), &parts[site], err);
+    }
+    if (status == ESPL_OK) {
+#pragma omp parallel for num_threads(ESPL_QUANT_SITES) schedule(static, 1)
+        for (int site = 0; site < ESPL_QUANT_SITES; site++) {
+            made[site] = make_codes(&parts[site], weights->areas, &linears[site], &errors[site]);
+        }
+    }
+    for (int site = 0; site < ESPL_QUANT_SITES; site++) {
+        if (status == ESPL_OK && made[site] != ESPL_OK) {
+            status = made[site];
+            *err = errors[site];
+        }
+        free_parts(&parts[site]);
+    }
+    return status;
+}
+
+enum espl_status espl_device_linears_load(struct espl_model *model,
+                                          const struct espl_device_weights *weights, size_t block,
+                                          struct espl_device_linear linears[ESPL_QUANT_SITES],
+                                          struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    if (weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4) {
+        return load_codes(model, weights, block, linears, err);
+    }
+    for (int site = 0; status == ESPL_OK && site < ESPL_QUANT_SITES; site++) {
+        const enum espl_role *roles =
+            espl_quant_site_roles(&weights->config, (enum espl_quant_site)site);
+        status = load_dense(model, weights, block, roles, &linears[site], err);
+    }
     return status;
 }
 

@@ -144,12 +144,7 @@ static enum espl_status load_outside(struct espl_model *model, struct espl_devic
 static enum espl_status load_linears(struct espl_model *model, struct espl_device_weights *weights,
                                      size_t block, struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
-    for (int site = 0; status == ESPL_OK && site < ESPL_QUANT_SITES; site++) {
-        status = espl_device_linear_load(model, weights, block, (enum espl_quant_site)site,
-                                         &weights->blocks[block].linears[site], err);
-    }
-    return status;
+    return espl_device_linears_load(model, weights, block, weights->blocks[block].linears, err);
 }
 
 static void free_linears(struct espl_device_block *block)
@@ -256,6 +251,10 @@ static enum espl_status load_blocks(struct espl_model *model,
     if (weights->blocks == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the blocks of a model");
     }
+    weights->alike = weights->block_count > 1;
+    for (size_t b = 1; weights->alike && b < weights->block_count; b++) {
+        weights->alike = espl_model_blocks_equal(model, 0, b);
+    }
     if (options->form == ESPL_DEVICE_ENCODED && options->automatic) {
         status = choose_areas(model, weights, options->tokens, err);
     } else {
@@ -348,6 +347,12 @@ void espl_device_weights_destroy(struct espl_device_weights *weights)
     espl_cuda_free(weights->final_bias);
     free(weights->blocks);
     free(weights);
+}
+
+bool espl_device_weights_are_random(const struct espl_device_weights *weights)
+{
+    return weights->alike &&
+           (weights->form == ESPL_DEVICE_DENSE_INT8 || weights->form == ESPL_DEVICE_DENSE_FP16);
 }
 
 enum espl_iebme_areas espl_device_weights_areas(const struct espl_device_weights *weights)

@@ -33,14 +33,18 @@ enum espl_status espl_device_check_model(const struct espl_model_config *config,
                                          unsigned weight_bits, unsigned activation_bits,
                                          unsigned kv_bits, struct espl_error *err);
 /** model: borrowed while this runs. Blocks with equal content (espl_model_blocks_equal) are
- *  converted once and copied on the device. Errors: those of espl_device_check_model(), KIND for a
- *  model without codes, NOMEM, MACHINE, IO, and what reading gives. */
+ *  converted once and copied on the device. Of a model whose blocks are all equal, made for its
+ *  sizes, dense INT8 and FP16 weights are random: only their speed means something. Errors: those
+ * of espl_device_check_model(), KIND for a model without codes, NOMEM, MACHINE, IO, and what
+ * reading gives. */
 enum espl_status espl_device_weights_create(struct espl_model *model,
                                             const struct espl_device_weights_options *options,
                                             struct espl_device_weights **out,
                                             struct espl_error *err);
 /** NULL is allowed. */
 void espl_device_weights_destroy(struct espl_device_weights *weights);
+/** Are the weights random ones of the model's sizes? */
+bool espl_device_weights_are_random(const struct espl_device_weights *weights);
 /** Areas of the linears: what was asked for, or chosen. */
 enum espl_iebme_areas espl_device_weights_areas(const struct espl_device_weights *weights);
 /** Bytes that the linears of all blocks are read as once: one decode step. */
