@@ -78,6 +78,18 @@ static struct distance distance_of(const float *got, const float *wanted, size_t
     return d;
 }
 
+/* Rows of which nothing is further away than rounding of sums: no code fell on the other side. */
+static size_t count_clean(const float *got, const float *wanted, size_t rows, size_t vocabulary)
+{
+    size_t clean = 0;
+    for (size_t r = 0; r < rows; r++) {
+        const struct distance d =
+            distance_of(got + r * vocabulary, wanted + r * vocabulary, vocabulary);
+        clean += d.difference <= 1e-4 * d.values ? 1 : 0;
+    }
+    return clean;
+}
+
 /* ---- random models ---- */
 
 enum { SEQUENCES = 3, PROMPT = 19, NEW = 12 };
@@ -154,9 +166,14 @@ static void try_random(const char *path, const char *shape)
             make_decoder(weights, SEQUENCES, PROMPT, PROMPT, i % 2 != 0);
         cuda_check(espl_device_logits(decoder, ids, got, &err), &err);
         const struct distance d = distance_of(got, wanted, count);
-        print_message("%s %s: logits differ by %.2g of %.2g, at most %.2g\n", shape,
-                      espl_iebme_areas_name(areas[i]), d.difference, d.values, d.most);
-        assert_true(d.difference <= 0.05 * d.values); /* a code or two on the other side */
+        const size_t clean = count_clean(got, wanted, SEQUENCES * PROMPT, vocabulary);
+        print_message("%s %s: logits differ by %.2g of %.2g, at most %.2g; %zu of %d rows by "
+                      "rounding alone\n",
+                      shape, espl_iebme_areas_name(areas[i]), d.difference, d.values, d.most, clean,
+                      (int)(SEQUENCES * PROMPT));
+        /* A code on the other side moves the rest of its sequence. */
+        assert_true(clean >= SEQUENCES * PROMPT / 4);
+        assert_true(d.difference <= 0.15 * d.values);
         espl_device_decoder_destroy(decoder);
         expect_steps(weights, ids, vocabulary, i % 2 != 0);
         espl_device_weights_destroy(weights);
@@ -166,7 +183,8 @@ static void try_random(const char *path, const char *shape)
     close_model(&opened);
 }
 
-static void with_random(const char *shape, void (*try_model)(const char *path, const char *shape))
+static void with_random(const char *shape, uint64_t layers,
+                        void (*try_model)(const char *path, const char *shape))
 {
     char folder[ESPL_PATH_MAX];
     char path[ESPL_PATH_MAX];
@@ -174,7 +192,7 @@ static void with_random(const char *shape, void (*try_model)(const char *path, c
     temp_folder_make(folder);
     (void)snprintf(path, sizeof path, "%.*s/model.h5", (int)sizeof path - 16, folder);
     const struct espl_random_model_options options = {
-        .checkpoint = {.shape = shape, .layers = 3, .vocab = 600, .dtype = ESPL_DTYPE_F16},
+        .checkpoint = {.shape = shape, .layers = layers, .vocab = 600, .dtype = ESPL_DTYPE_F16},
         .path = path,
         .sparsity = 0.5,
         .bits = 4,
@@ -190,12 +208,13 @@ static void test_random_models__agree_with_the_cpu(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    with_random("opt", try_random);
-    with_random("llama", try_random);
-    with_random("qwen2", try_random);
+    with_random("opt", 3, try_random);
+    with_random("llama", 3, try_random);
+    with_random("qwen2", 3, try_random);
 }
 
-/* The dense forms among themselves: INT8 is near FP16, INT4 is the encoded codes. */
+/* The dense forms among themselves: INT8 is near FP16, INT4 is the encoded codes. One block:
+ * several equal ones would be taken for a model whose dense weights may be random. */
 static void try_forms(const char *path, const char *shape)
 {
     struct opened opened = open_model(path);
@@ -246,8 +265,8 @@ static void test_dense_forms__are_the_same_model(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    with_random("opt", try_forms);
-    with_random("llama", try_forms);
+    with_random("opt", 1, try_forms);
+    with_random("llama", 1, try_forms);
 }
 
 /* ---- trained models ---- */
