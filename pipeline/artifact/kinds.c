@@ -8,6 +8,7 @@ static const char *const images_required[] = {"/images/pixels", NULL};
 static const char *const assignment_required[] = {"/assignment/n", NULL};
 static const char *const bench_required[] = {"/cases/rows", "/results/seconds", NULL};
 static const char *const passes_required[] = {"/passes/seconds", NULL};
+static const char *const decode_required[] = {"/cells/numbers", "/cells/seconds", NULL};
 static const char *const metrics_required[] = {"/metrics/values", NULL};
 
 const struct espl_kind espl_kinds[] = {
@@ -25,6 +26,7 @@ const struct espl_kind espl_kinds[] = {
     {"assignment/1", "an N:M level for every layer, and how it was found", assignment_required},
     {"bench.spmm/1", "measured times of products of few tokens", bench_required},
     {"bench.encoder/1", "measured times of passes of an image model", passes_required},
+    {"bench.decode/1", "measured times of tokens of a language model", decode_required},
     {"metrics/1", "named numbers measured by a stage", metrics_required},
     {"export/1", "manifest of files written outside the store", nothing_required},
     {"unit/1", "finished part of a stage, for resuming", nothing_required},

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const espl_deploy_modes[] = {"kernel", "encoder", NULL};
+const char *const espl_deploy_modes[] = {"kernel", "encoder", "decode", NULL};
 const char *const espl_deploy_forms[] = {"dense", "1x1", "1x2", "2x1", "2x2", NULL};
 const char *const espl_deploy_baselines[] = {
     "auto", "none", "cublaslt-int8", "cublas-fp16", "cusparse-csr", ESPL_SPMM_SGEMM, NULL};

@@ -6,8 +6,8 @@
 #include "stages/deploy_bench/bench_record.h"
 
 /** Values of the enum parameters. */
-extern const char *const espl_deploy_modes[]; /* kernel, encoder */
-enum espl_deploy_mode { ESPL_DEPLOY_KERNEL, ESPL_DEPLOY_ENCODER };
+extern const char *const espl_deploy_modes[]; /* kernel, encoder, decode */
+enum espl_deploy_mode { ESPL_DEPLOY_KERNEL, ESPL_DEPLOY_ENCODER, ESPL_DEPLOY_DECODE };
 extern const char *const espl_deploy_forms[];     /* dense, 1x1, 1x2, 2x1, 2x2 */
 extern const char *const espl_deploy_baselines[]; /* auto, none, then names of baselines */
 enum { ESPL_DEPLOY_AUTO = 0, ESPL_DEPLOY_NONE = 1 };
@@ -25,6 +25,12 @@ struct espl_deploy_params {
     struct espl_list batches;  /* int64_t, of encoder mode */
     struct espl_list runtimes; /* int, of espl_encoder_runtimes */
     int64_t pictures;          /* to judge accuracy on; 0 = all */
+    /* Mode decode. */
+    struct espl_list sequences, prompt_tokens, output_tokens; /* int64_t */
+    struct espl_list against;                                 /* int, of espl_decode_against */
+    int areas;                                                /* of espl_decode_areas */
+    int energy;                                               /* of espl_decode_meters */
+    double energy_seconds, energy_idle_seconds;
 };
 
 /** Does the job's device mean the CPU? */

@@ -1,7 +1,8 @@
-/* deploy-bench: measures the products of a quantised or encoded model, or whole passes of a packed
- * one, on the job's device. */
+/* deploy-bench: measures the products of a quantised or encoded model, its decoding, or whole
+ * passes of a packed one, on the job's device. */
 #include "engine/stage.h"
 #include "espalier/kernels.h"
+#include "stages/deploy_bench/decode_mode.h"
 #include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/deploy_run.h"
 #include "stages/deploy_bench/encoder_mode.h"
@@ -15,7 +16,8 @@ static const struct espl_param params_table[] = {
     {.name = "mode",
      .help =
          "what is measured: kernel = the product of every different matrix by itself; encoder = "
-         "whole passes of a packed image model on the CUDA device",
+         "whole passes of a packed image model on the CUDA device; decode = a whole language "
+         "model there, token by token",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "kernel",
@@ -109,12 +111,80 @@ static const struct espl_param params_table[] = {
      .min = 0.0,
      .max = 1e9,
      .offset = offsetof(struct espl_deploy_params, pictures)},
+    {.name = "sequences",
+     .help = "mode decode: how many sequences at a time, each measured",
+     .unit = "",
+     .type = ESPL_PARAM_INT,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[1, 8, 16, 32]",
+     .min = 1.0,
+     .max = 64.0,
+     .offset = offsetof(struct espl_deploy_params, sequences)},
+    {.name = "prompt_tokens",
+     .help = "mode decode: lengths of the prompts, each measured",
+     .unit = "tokens",
+     .type = ESPL_PARAM_INT,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[64]",
+     .min = 1.0,
+     .max = 65536.0,
+     .offset = offsetof(struct espl_deploy_params, prompt_tokens)},
+    {.name = "output_tokens",
+     .help = "mode decode: lengths of the outputs, each measured",
+     .unit = "tokens",
+     .type = ESPL_PARAM_INT,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[64]",
+     .min = 2.0,
+     .max = 65536.0,
+     .offset = offsetof(struct espl_deploy_params, output_tokens)},
+    {.name = "against",
+     .help = "mode decode: dense runtimes to compare with: INT4 codes, INT8 by cuBLASLt, FP16 by "
+             "cuBLAS",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .flags = ESPL_PARAM_LIST,
+     .default_text = "[dense-int4, dense-int8, dense-fp16]",
+     .choices = espl_decode_against,
+     .offset = offsetof(struct espl_deploy_params, against)},
+    {.name = "areas",
+     .help = "mode decode: areas of the weights on the device; auto = dense or 1x1, whichever is "
+             "expected to be faster",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .default_text = "auto",
+     .choices = espl_decode_areas,
+     .offset = offsetof(struct espl_deploy_params, areas)},
+    {.name = "energy",
+     .help = "mode decode: measure the energy of the encoded model, too, with this meter "
+             "(docs/energy.md)",
+     .unit = "",
+     .type = ESPL_PARAM_ENUM,
+     .default_text = "none",
+     .choices = espl_decode_meters,
+     .offset = offsetof(struct espl_deploy_params, energy)},
+    {.name = "energy_seconds",
+     .help = "mode decode: how long each energy measurement runs",
+     .unit = "s",
+     .type = ESPL_PARAM_REAL,
+     .default_text = "12",
+     .min = 1.0,
+     .max = 3600.0,
+     .offset = offsetof(struct espl_deploy_params, energy_seconds)},
+    {.name = "energy_idle_seconds",
+     .help = "mode decode: how long each idle window before and after it is",
+     .unit = "s",
+     .type = ESPL_PARAM_REAL,
+     .default_text = "5",
+     .min = 1.0,
+     .max = 600.0,
+     .offset = offsetof(struct espl_deploy_params, energy_idle_seconds)},
     {.name = NULL},
 };
 
 static const struct espl_port inputs[] = {
     {"model", "model.quant/1|model.iebme/1|model.nm/1", 0,
-     "the model whose matrices or passes are measured"},
+     "the model whose matrices, tokens or passes are measured"},
     {"images", "images/1", ESPL_PORT_OPTIONAL,
      "mode encoder: pictures on which the device must agree with the CPU"},
     {"latency", "latency/1", ESPL_PORT_OPTIONAL,
@@ -123,7 +193,8 @@ static const struct espl_port inputs[] = {
 };
 
 static const struct espl_port outputs[] = {
-    {"bench", "bench.spmm/1|bench.encoder/1", 0, "times of all products, or of passes"},
+    {"bench", "bench.spmm/1|bench.encoder/1|bench.decode/1", 0,
+     "times of all products, of passes, or of tokens"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -214,6 +285,24 @@ static enum espl_status check_bits(const struct espl_deploy_params *params, unsi
                : espl_blame(err, "input:model");
 }
 
+/* Of modes that measure language models. */
+static enum espl_status check_inputs(const struct espl_plan_ctx *ctx,
+                                     const struct espl_deploy_params *params,
+                                     struct espl_error *err)
+{
+    if (espl_plan_is_connected(ctx, "images") || espl_plan_is_connected(ctx, "latency")) {
+        espl_fail(err, ESPL_E_JOB, "'images' and 'latency' belong to mode 'encoder'");
+        return refuse(err, "param:mode", "set mode: encoder, or leave these inputs out");
+    }
+    if (espl_encoder_is_packed(espl_plan_input(ctx, "model"))) {
+        espl_fail(err, ESPL_E_KIND, "mode '%s' does not measure models that nm-pack made",
+                  espl_deploy_modes[params->mode]);
+        return refuse(err, "input:model",
+                      "use mode: encoder, or `espalier bench nm` for single products");
+    }
+    return ESPL_OK;
+}
+
 static enum espl_status plan_kernels(struct espl_plan_ctx *ctx,
                                      const struct espl_deploy_params *params,
                                      struct espl_estimate *est, struct espl_error *err)
@@ -232,15 +321,8 @@ static enum espl_status plan_kernels(struct espl_plan_ctx *ctx,
             espl_blame(err, "param:tuning");
         }
     }
-    if (status == ESPL_OK &&
-        (espl_plan_is_connected(ctx, "images") || espl_plan_is_connected(ctx, "latency"))) {
-        espl_fail(err, ESPL_E_JOB, "'images' and 'latency' belong to mode 'encoder'");
-        return refuse(err, "param:mode", "set mode: encoder, or leave these inputs out");
-    }
-    if (status == ESPL_OK && espl_encoder_is_packed(description)) {
-        espl_fail(err, ESPL_E_KIND, "mode 'kernel' does not measure models that nm-pack made");
-        return refuse(err, "input:model",
-                      "use mode: encoder, or `espalier bench nm` for single products");
+    if (status == ESPL_OK) {
+        status = check_inputs(ctx, params, err);
     }
     if (status != ESPL_OK || description == NULL) {
         return status;
@@ -267,6 +349,10 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
     enum { OUTPUT_BYTES = 1 << 20 };
     const struct espl_deploy_params *params = stage_params;
     est->output_bytes = OUTPUT_BYTES;
+    if (params->mode == ESPL_DEPLOY_DECODE) {
+        const enum espl_status status = check_inputs(ctx, params, err);
+        return status == ESPL_OK ? espl_decode_plan(ctx, params, est, err) : status;
+    }
     return params->mode == ESPL_DEPLOY_ENCODER ? espl_encoder_plan(ctx, params, est, err)
                                                : plan_kernels(ctx, params, est, err);
 }
@@ -275,8 +361,9 @@ static enum espl_status run(struct espl_stage_ctx *ctx, const void *stage_params
                             struct espl_error *err)
 {
     const struct espl_deploy_params *params = stage_params;
-    return params->mode == ESPL_DEPLOY_ENCODER ? espl_encoder_run(ctx, params, err)
-                                               : espl_deploy_run(ctx, params, err);
+    return params->mode == ESPL_DEPLOY_ENCODER  ? espl_encoder_run(ctx, params, err)
+           : params->mode == ESPL_DEPLOY_DECODE ? espl_decode_run(ctx, params, err)
+                                                : espl_deploy_run(ctx, params, err);
 }
 
 const struct espl_stage espl_stage_deploy_bench = {

@@ -32,6 +32,22 @@ static void test_plan__notes_what_is_measured(void **state)
     plan_free(&planned);
 }
 
+static void test_plan__notes_what_decodes(void **state)
+{
+    (void)state;
+    struct planned planned;
+    const struct espl_model_config config = prune_llama_config();
+    plan_stages(&planned, registry, &config, 11, 16,
+                QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode, "
+                              "sequences: [1, 2, 4], output_tokens: [8, 16], against: "
+                              "[dense-int8, dense-fp16]}}\n");
+    plan_expect_clean(&planned);
+    const struct espl_estimate *estimate = &planned.plan->stages[1].estimate;
+    assert_string_equal(estimate->note, "3 runtimes at 6 places, on cuda:0");
+    assert_true(estimate->device_bytes > 0 && estimate->host_bytes > 0);
+    plan_free(&planned);
+}
+
 static void test_plan__says_what_runs_on_the_cpu(void **state)
 {
     (void)state;
@@ -90,12 +106,38 @@ static void test_plan__refusals(void **state)
            10, "the CUDA kernels take codes of 2, 3 or 4 bits, not 8", "measure the CPU");
 }
 
+static void test_plan__refusals_of_decoding(void **state)
+{
+    (void)state;
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, against: [none, dense-fp16]}\n",
+           11, "'none' must stand alone in 'against'", "name the runtimes");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, output_tokens: []}\n",
+           11, "'sequences', 'prompt_tokens' and 'output_tokens' must each name at least one",
+           "leave the parameter out");
+    refuse(QUANT_OF("8") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode}\n",
+           10,
+           "the CUDA runtime takes weights of 2 to 4 bits, activations of 4, keys and values "
+           "of 4 or 16, not 8, 4 and 4",
+           "quantise with weight_bits: 4");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__notes_what_is_measured),
+        cmocka_unit_test(test_plan__notes_what_decodes),
         cmocka_unit_test(test_plan__says_what_runs_on_the_cpu),
         cmocka_unit_test(test_plan__refusals),
+        cmocka_unit_test(test_plan__refusals_of_decoding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
