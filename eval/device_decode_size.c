@@ -82,6 +82,7 @@ static uint64_t work_bytes(const struct espl_model_config *config,
                            const struct espl_device_decoder_options *options)
 {
     enum { LIBRARY = 32 << 20 }; /* work space of cuBLAS, and again of cuBLASLt */
+    enum { CODE = 64 << 20 };    /* kernels and constants that come with the first launches */
     const uint64_t rows = (uint64_t)options->sequences * options->prompt;
     const uint64_t head_rows = espl_device_head_rows(options);
     uint64_t values = 3 * config->hidden + config->heads * config->head_dim;
@@ -93,7 +94,7 @@ static uint64_t work_bytes(const struct espl_model_config *config,
     }
     const uint64_t libraries = weights->form == ESPL_DEVICE_DENSE_INT8 ? 2 : 1;
     return rows * values * sizeof(float) + rows * config->ffn * sizeof(uint16_t) +
-           paged(2 * head_rows * config->vocab * sizeof(float)) + libraries * LIBRARY;
+           paged(2 * head_rows * config->vocab * sizeof(float)) + libraries * LIBRARY + CODE;
 }
 
 void espl_device_plan_bytes(const struct espl_model_config *config,

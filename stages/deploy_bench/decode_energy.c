@@ -11,7 +11,7 @@
 const char *const espl_decode_meters[] = {"none", "nvml", NULL};
 
 /* The GPU's clocks fall some time after its last kernel: idle windows begin after this. */
-static const double settle_s = 1.0;
+static const double settle_s = 0.5;
 
 enum espl_status espl_decode_energy_open(const struct espl_deploy_params *params,
                                          struct espl_decode_record *record,

@@ -15,7 +15,7 @@
 
 const char *const espl_decode_against[] = {"dense-int4", "dense-int8", "dense-fp16", "none", NULL};
 const char *const espl_decode_areas[] = {"auto", "dense", "1x1", "1x2", "2x1", "2x2", NULL};
-enum { AGAINST_NONE = 3, AREAS_AUTO = 0, PROMPT_REPEATS = 5, OUTPUT_REPEATS = 3 };
+enum { AGAINST_NONE = 3, AREAS_AUTO = 0, PROMPT_REPEATS = 3, OUTPUT_REPEATS = 3 };
 
 /* In the order of the names. */
 static const enum espl_device_form against_forms[] = {
