@@ -294,9 +294,9 @@ __device__ __forceinline__ void finish(const attention_args &args, const block_w
     }
 }
 
-/* blockIdx: tile of a sequence, key head, part of the keys. APPEND: the tile's one token joins the
- * cache first, in the part that holds its place. */
-template <int QUERIES, bool CODES, bool APPEND>
+/* blockIdx: tile of a sequence, key head, part of the keys. With args.append the tile's one
+ * token joins the cache first, in the part that holds its place. */
+template <int QUERIES, bool CODES>
 __global__ void __launch_bounds__(THREADS)
     attention_kernel(const __grid_constant__ attention_args args)
 {
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(THREADS)
     }
     load_queries(args, work, queries);
     /* The last two warps: they have the fewest queries to load. */
-    if (APPEND && work.start / KEYS == work.part && threadIdx.x >= THREADS - 2 * REDUCE_WARP) {
+    if (args.append && work.start / KEYS == work.part && threadIdx.x >= THREADS - 2 * REDUCE_WARP) {
         cache_append(args, work.sequence, work.sequence, work.kv_head, work.start,
                      threadIdx.x >= THREADS - REDUCE_WARP);
     }
@@ -339,12 +339,11 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <bool CODES, bool APPEND> const void *kernel_of(unsigned queries)
+template <bool CODES> const void *kernel_of(unsigned queries)
 {
-    return queries == 1 ? reinterpret_cast<const void *>(attention_kernel<1, CODES, APPEND>)
-           : queries <= 4
-               ? reinterpret_cast<const void *>(attention_kernel<4, CODES, APPEND>)
-               : reinterpret_cast<const void *>(attention_kernel<MOST_QUERIES, CODES, APPEND>);
+    return queries == 1   ? reinterpret_cast<const void *>(attention_kernel<1, CODES>)
+           : queries <= 4 ? reinterpret_cast<const void *>(attention_kernel<4, CODES>)
+                          : reinterpret_cast<const void *>(attention_kernel<MOST_QUERIES, CODES>);
 }
 
 /* Queries that a kernel is compiled for. */
@@ -436,20 +435,17 @@ extern "C" enum espl_status espl_cuda_attend(const struct espl_cuda_attention *a
         return status;
     }
     struct attention_args args = args_of(attention);
-    const bool append = args.row_tokens == 1;
-    const bool codes = args.cache.key_scales != NULL;
     const unsigned queries = args.tile_rows * args.share;
     const void *kernel =
-        codes    ? append ? kernel_of<true, true>(queries) : kernel_of<true, false>(queries)
-           : append ? kernel_of<false, true>(queries)
-                 : kernel_of<false, false>(queries);
+        args.cache.key_scales != NULL ? kernel_of<true>(queries) : kernel_of<false>(queries);
     const size_t compiled = queries_of(queries);
     const size_t sums = WARPS * compiled * args.head_dim;
     const size_t scores = compiled * KEYS;
     const size_t shared =
         (compiled * args.head_dim + (sums > scores ? sums : scores)) * sizeof(float);
     const unsigned sequences = static_cast<unsigned>(attention->sequences);
-    if (!append) {
+    args.append = args.row_tokens == 1;
+    if (!args.append) {
         status = decode_launch(reinterpret_cast<const void *>(append_kernel),
                                dim3(sequences * args.row_tokens), THREADS, 0, &args, overlap,
                                stream, err);

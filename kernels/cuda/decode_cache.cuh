@@ -23,6 +23,7 @@ struct attention_args {
     unsigned tile_rows; /* tokens of a block */
     unsigned tiles;     /* of such, of a sequence */
     float scale;
+    bool append; /* one new token a sequence, which joins the cache here */
 };
 
 constexpr unsigned CACHE_LANE_DIMS = 8;
