@@ -38,13 +38,14 @@ static float *results_of(const struct espl_device_decoder *decoder, enum espl_qu
                                            : decoder->branch;
 }
 
-static enum espl_status pick_algorithm(struct espl_device_decoder *decoder,
+static enum espl_status pick_algorithm(struct espl_device_decoder *decoder, size_t tokens,
                                        enum espl_quant_site site,
                                        struct espl_device_product *product, struct espl_error *err)
 {
     const size_t blocks = decoder->weights->block_count;
+    const bool few = tokens <= ESPL_DEVICE_PIECE; /* bound by weights: all blocks' in turn */
     const struct espl_cuda_timing_options options = {
-        .graph = true, .launches = blocks < 8 ? 8 : blocks, .repeats = 3};
+        .graph = true, .launches = few && blocks > 4 ? blocks : 4, .repeats = 3};
     const size_t count = espl_cuda_blaslt_algorithms(product->bytes);
     struct trial trial = {decoder, product, site, results_of(decoder, site)};
     const struct espl_cuda_subject subject = {&trial, launch_trial};
@@ -74,7 +75,7 @@ static enum espl_status create_bytes(struct espl_device_decoder *decoder, size_t
         status = espl_cuda_blaslt_product_create(decoder->blaslt, ESPL_CUDA_BLASLT_SUMS, tokens,
                                                  linear->in, linear->out, &product->bytes, err);
         if (status == ESPL_OK) {
-            status = pick_algorithm(decoder, (enum espl_quant_site)site, product, err);
+            status = pick_algorithm(decoder, tokens, (enum espl_quant_site)site, product, err);
         }
     }
     return status;
