@@ -159,6 +159,29 @@ enum espl_status espl_energy_open(const struct espl_energy_options *options,
     return espl_hint(err, "meters: auto, ina3221, nvml, rapl, none");
 }
 
+enum espl_status espl_energy_open_total(const char *const *names,
+                                        const struct espl_energy_options *options,
+                                        struct espl_energy_meter **out, struct espl_error *err)
+{
+    struct espl_energy_options one = *options;
+    struct espl_energy_meter *meter = NULL;
+    enum espl_status status = ESPL_E_MACHINE;
+    for (size_t i = 0; status == ESPL_E_MACHINE && names[i] != NULL; i++) {
+        one.meter = names[i];
+        status = espl_energy_open(&one, &meter, err);
+    }
+    if (status == ESPL_OK && espl_energy_total_count(meter) == 0) {
+        status = espl_fail(err, ESPL_E_MACHINE, "meter '%s' has rails, but no total of them",
+                           espl_energy_name(meter));
+        espl_energy_close(meter);
+        meter = NULL;
+    }
+    if (status == ESPL_OK) {
+        *out = meter;
+    }
+    return status;
+}
+
 void espl_energy_close(struct espl_energy_meter *meter)
 {
     if (meter == NULL) {

@@ -64,6 +64,12 @@ extern const struct espl_energy_meter_row espl_energy_meters[];
  * NOMEM. *out is untouched on failure. */
 enum espl_status espl_energy_open(const struct espl_energy_options *options,
                                   struct espl_energy_meter **out, struct espl_error *err);
+/** The first of `names` (ends with NULL) that this machine has, with a total; options->meter does
+ * not count. Errors: MACHINE (none of them; the message is the last one's), those of
+ *  espl_energy_open(). *out is untouched on failure. */
+enum espl_status espl_energy_open_total(const char *const *names,
+                                        const struct espl_energy_options *options,
+                                        struct espl_energy_meter **out, struct espl_error *err);
 /** meter: NULL allowed. Stops sampling first. */
 void espl_energy_close(struct espl_energy_meter *meter);
 

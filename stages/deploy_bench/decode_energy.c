@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-const char *const espl_decode_meters[] = {"none", "nvml", NULL};
+const char *const espl_decode_meters[] = {"none", "auto", "ina3221", "nvml", NULL};
+enum { METER_NONE, METER_AUTO, METER_FIRST };
 
 /* The GPU's clocks fall some time after its last kernel: idle windows begin after this. */
 static const double settle_s = 0.5;
@@ -17,22 +18,25 @@ enum espl_status espl_decode_energy_open(const struct espl_deploy_params *params
                                          struct espl_decode_record *record,
                                          struct espl_energy_meter **meter, struct espl_error *err)
 {
-    const struct espl_energy_options options = {.meter = espl_decode_meters[params->energy],
-                                                .root = getenv("ESPL_ENERGY_ROOT")};
+    const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT")};
+    const bool automatic = params->energy == METER_AUTO;
+    const char *const one[] = {espl_decode_meters[params->energy], NULL};
     *meter = NULL;
-    (void)snprintf(record->meter, sizeof record->meter, "%s", options.meter);
-    if (params->energy == 0) {
+    (void)snprintf(record->meter, sizeof record->meter, "%s", one[0]);
+    if (params->energy == METER_NONE) {
         return ESPL_OK;
     }
-    enum espl_status status = espl_energy_open(&options, meter, err);
-    if (status == ESPL_OK && espl_energy_total_count(*meter) == 0) {
-        status = espl_fail(err, ESPL_E_MACHINE, "meter '%s' has no total", options.meter);
+    const enum espl_status status = espl_energy_open_total(
+        automatic ? espl_decode_meters + METER_FIRST : one, &options, meter, err);
+    if (status == ESPL_E_MACHINE && automatic) {
+        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its GPU");
     }
     if (status != ESPL_OK) {
         espl_hint(err, "`espalier doctor` says what was looked for; energy: none measures times "
                        "alone");
         return espl_blame(err, "param:energy");
     }
+    (void)snprintf(record->meter, sizeof record->meter, "%s", espl_energy_name(*meter));
     (void)snprintf(record->boundary, sizeof record->boundary, "%s",
                    espl_energy_total_at(*meter, 0)->boundary);
     return ESPL_OK;
@@ -96,7 +100,9 @@ static void take_figures(const struct espl_energy_meter *meter,
     energy->gross_j = figure->gross_j;
     energy->net_j = figure->net_j;
     energy->deviation_j = figure->net_error_j;
-    if (espl_energy_total_count(meter) > 1 && result->totals[1].state == ESPL_FIGURE_OK) {
+    /* Only of nvml are both totals the same energy, by its counter and by its power readings. */
+    if (strcmp(espl_energy_name(meter), "nvml") == 0 && espl_energy_total_count(meter) > 1 &&
+        result->totals[1].state == ESPL_FIGURE_OK) {
         energy->other_ratio = figure->gross_j / result->totals[1].gross_j;
     }
 }

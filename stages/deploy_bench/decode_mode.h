@@ -11,7 +11,7 @@ struct espl_energy_meter;
 /** Values of the enum parameters. */
 extern const char *const espl_decode_against[]; /* dense-int4, dense-int8, dense-fp16, none */
 extern const char *const espl_decode_areas[];   /* auto, dense, 1x1, 1x2, 2x1, 2x2 */
-extern const char *const espl_decode_meters[];  /* none, nvml */
+extern const char *const espl_decode_meters[];  /* none, auto, ina3221, nvml */
 
 /** Checks the parameters and the model, and estimates. Errors: JOB, KIND, UNSUPPORTED, blamed. */
 enum espl_status espl_decode_plan(struct espl_plan_ctx *ctx,

@@ -20,8 +20,8 @@ struct espl_decode_energy {
     double gross_j;     /* of the run */
     double net_j;       /* gross less idle */
     double deviation_j; /* standard uncertainty of net_j */
-    double other_ratio; /* gross_j over that of the meter's second total (counter over integrated
-                           power); NaN without one */
+    double
+        other_ratio; /* nvml: gross_j by the counter over that by integrated power; NaN without */
 };
 
 /** One runtime at one place of the grid. */

@@ -157,7 +157,7 @@ static const struct espl_param params_table[] = {
      .offset = offsetof(struct espl_deploy_params, areas)},
     {.name = "energy",
      .help = "mode decode: measure the energy of the encoded model, too, with this meter "
-             "(docs/energy.md)",
+             "(docs/energy.md); auto: ina3221 on a Jetson, else nvml",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "none",

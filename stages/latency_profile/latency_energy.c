@@ -36,30 +36,18 @@ struct energy_run {
 enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan *plan,
                                           struct espl_energy_meter **meter, struct espl_error *err)
 {
-    struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT"),
-                                          .interval_s = plan->interval_s};
+    const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT"),
+                                                .interval_s = plan->interval_s};
     const bool automatic = plan->meter == METER_AUTO;
-    enum espl_status status = ESPL_E_MACHINE;
+    const char *const one[] = {espl_latency_meters[plan->meter], NULL};
     *meter = NULL;
     if (plan->meter == METER_NONE) {
         return ESPL_OK;
     }
-    for (int i = automatic ? METER_FIRST : plan->meter;
-         status == ESPL_E_MACHINE && espl_latency_meters[i] != NULL; i++) {
-        options.meter = espl_latency_meters[i];
-        status = espl_energy_open(&options, meter, err);
-        if (!automatic) {
-            break;
-        }
-    }
-    if (status == ESPL_OK && espl_energy_total_count(*meter) == 0) {
-        status = espl_fail(err, ESPL_E_MACHINE, "meter '%s' has rails, but no total of them",
-                           espl_energy_name(*meter));
-        espl_energy_close(*meter);
-        *meter = NULL;
-    } else if (status == ESPL_E_MACHINE && automatic) {
-        status =
-            espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its CPU");
+    enum espl_status status = espl_energy_open_total(
+        automatic ? espl_latency_meters + METER_FIRST : one, &options, meter, err);
+    if (status == ESPL_E_MACHINE && automatic) {
+        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its CPU");
     }
     if (status == ESPL_E_MACHINE) {
         espl_hint(err, "`espalier doctor` says what was looked for; rapl needs read access to "

@@ -1,7 +1,8 @@
 /* What a decode bench leaves, and the memory that a decoder is planned to take. */
-#include "stages/deploy_bench/decode_record.h"
+#include "stages/deploy_bench/decode_mode.h"
 
 #include "core/fs.h"
+#include "energy_fixture.h"
 #include "support/cmocka_all.h"
 #include "support/temp_folder.h"
 
@@ -133,12 +134,39 @@ static void test_bytes__of_a_large_model(void **state)
                 (double)sparse.weights > 0.8 * (double)bytes.weights);
 }
 
+/* On a Jetson the meter of the board, with the boundary of its total. */
+static void test_energy__automatic_meter_of_a_board(void **state)
+{
+    char root[ESPL_PATH_MAX];
+    struct espl_decode_record record = {.count = 0};
+    struct espl_energy_meter *meter = NULL;
+    struct espl_error err;
+    struct espl_deploy_params params = {.energy = -1};
+    (void)state;
+    for (int i = 0; espl_decode_meters[i] != NULL; i++) {
+        params.energy = strcmp(espl_decode_meters[i], "auto") == 0 ? i : params.energy;
+    }
+    assert_true(params.energy > 0);
+    temp_folder_make(root);
+    energy_put_orin_nx(root, 3);
+    assert_int_equal(setenv("ESPL_ENERGY_ROOT", root, 1), 0);
+    if (espl_decode_energy_open(&params, &record, &meter, &err) != ESPL_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_string_equal(record.meter, "ina3221");
+    assert_string_equal(record.boundary, "module (VDD_IN)");
+    espl_energy_close(meter);
+    assert_int_equal(unsetenv("ESPL_ENERGY_ROOT"), 0);
+    temp_folder_remove(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_record__finds_the_same_place),
         cmocka_unit_test(test_record__written_and_read),
         cmocka_unit_test(test_bytes__of_a_large_model),
+        cmocka_unit_test(test_energy__automatic_meter_of_a_board),
     };
     espl_artifact_library_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

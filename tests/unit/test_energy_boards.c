@@ -213,6 +213,38 @@ static void test_none__measures_nothing(void **state)
     espl_energy_close(meter);
 }
 
+static void test_open_total__takes_the_first_that_is_there(void **state)
+{
+    static const char *const of_gpu[] = {"ina3221", "nvml", NULL};
+    static const char *const unknown_too[] = {"ina3221", "watts", NULL};
+    struct espl_energy_options options = {.root = test_folder, .nvml_library = "libnothing.so"};
+    struct espl_energy_meter *meter = NULL;
+    struct espl_error err = {0};
+    (void)state;
+    assert_int_equal(espl_energy_open_total(of_gpu, &options, &meter, &err), ESPL_E_MACHINE);
+    assert_null(meter);
+    assert_null(strstr(err.message, "Jetson")); /* the last one's reason, not the first one's */
+    assert_int_equal(espl_energy_open_total(unknown_too, &options, &meter, &err), ESPL_E_USAGE);
+    energy_put_orin_nx(test_folder, 3);
+    assert_int_equal(espl_energy_open_total(of_gpu, &options, &meter, &err), ESPL_OK);
+    assert_string_equal(espl_energy_name(meter), "ina3221");
+    espl_energy_close(meter);
+}
+
+static void test_open_total__refuses_rails_without_a_total(void **state)
+{
+    static const char *const names[] = {"ina3221", NULL};
+    static const char *const labels[3] = {"VDD_FAN", "VDD_LED", NULL};
+    const struct espl_energy_options options = {.root = test_folder};
+    struct espl_energy_meter *meter = NULL;
+    struct espl_error err = {0};
+    (void)state;
+    energy_put_ina3221(test_folder, 1, labels, 5000, 5000);
+    assert_int_equal(espl_energy_open_total(names, &options, &meter, &err), ESPL_E_MACHINE);
+    assert_null(meter);
+    assert_string_equal(err.message, "meter 'ina3221' has rails, but no total of them");
+}
+
 #define IN_FOLDER(test) \
     cmocka_unit_test_setup_teardown(test, test_folder_set_up, test_folder_tear_down)
 
@@ -229,6 +261,8 @@ int main(void)
         IN_FOLDER(test_missing_label__is_not_sampled),
         IN_FOLDER(test_open__refuses_when_nothing_answers),
         IN_FOLDER(test_none__measures_nothing),
+        IN_FOLDER(test_open_total__takes_the_first_that_is_there),
+        IN_FOLDER(test_open_total__refuses_rails_without_a_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
