@@ -1,7 +1,7 @@
 espl_unit_test(test_dense_device LINK espl_kernels SOURCES iebme_fixture.c)
 espl_unit_test(test_cuda_blas LINK espl_kernels LABELS gpu)
-espl_unit_test(test_cuda_spmm LINK espl_kernels SOURCES cuda_load.c iebme_fixture.c LABELS gpu
-               TIMEOUT 300)
+espl_unit_test(test_cuda_spmm LINK espl_kernels SOURCES cuda_load.c cuda_product.c iebme_fixture.c
+               LABELS gpu TIMEOUT 300)
 espl_unit_test(test_cuda_atom LINK espl_kernels SOURCES cuda_atom_fixture.c cuda_load.c iebme_fixture.c
                LABELS gpu TIMEOUT 300)
 espl_unit_test(test_cuda_quantize LINK espl_kernels SOURCES cuda_atom_fixture.c iebme_fixture.c

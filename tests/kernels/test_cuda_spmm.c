@@ -1,136 +1,17 @@
 /* The CUDA kernels against the reference backend, integer by integer: every form of the weights,
  * every number of tokens, tails, and cuts of the work that the rule would not choose. Skipped on
  * machines without a CUDA device. */
-#include "core/codes.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_spmm.h"
-#include "espalier/kernels.h"
 #include "kernels/cuda_device.h"
 #include "kernels/cuda_load.h"
+#include "kernels/cuda_product.h"
 #include "kernels/iebme_fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { POISON = 0x5A, POISON_WORD = 0x5A5A5A5A, Y_PAD = 3 };
-
-/* One product: weights and activations on the host, expected sums, operands on the device. */
-struct product {
-    size_t rows, cols, tokens;
-    int8_t *codes;     /* (rows, cols) */
-    int8_t *x;         /* (tokens, cols) */
-    int32_t *expected; /* (tokens, rows) */
-    int32_t *y;        /* (tokens, y_stride), from the device */
-    void *device_x, *device_y;
-    struct espl_cuda_spmm_operands operands;
-};
-
-static size_t y_bytes(const struct product *p)
-{
-    return p->tokens * p->operands.y_stride * sizeof *p->y;
-}
-
-/* expected <- the reference backend's product with all scales 1: its floats hold these integers
- * exactly, since cols * 8 * 8 is below 2^24. */
-static void compute_expected(struct product *p)
-{
-    struct espl_error err;
-    struct espl_backend *ref = NULL;
-    const struct espl_quant_shape shape = {p->tokens, p->cols, p->rows, 0, 0, 1, 4, 4};
-    uint8_t *packed = malloc(p->rows * espl_codes_stride(p->cols, 4));
-    float *ones = malloc((p->rows + p->tokens) * sizeof *ones);
-    float *y = malloc(p->tokens * p->rows * sizeof *y);
-    assert_non_null(packed);
-    assert_non_null(ones);
-    assert_non_null(y);
-    for (size_t i = 0; i < p->rows + p->tokens; i++) {
-        ones[i] = 1.0F;
-    }
-    espl_codes_pack(p->codes, p->rows, p->cols, 4, packed);
-    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
-    const struct espl_quant_activations a = {p->x, ones, NULL, NULL};
-    const struct espl_quant_weights w = {packed, ones, NULL, NULL, NULL};
-    cuda_check(espl_backend_ops(ref)->gemm_w4a4(ref, &shape, &a, &w, y, &err), &err);
-    for (size_t i = 0; i < p->tokens * p->rows; i++) {
-        p->expected[i] = (int32_t)y[i];
-    }
-    espl_backend_close(ref);
-    free(packed);
-    free(ones);
-    free(y);
-}
-
-static void upload_activations(struct product *p)
-{
-    struct espl_error err;
-    void *codes = NULL;
-    cuda_check(espl_cuda_alloc(p->tokens * p->cols, &codes, &err), &err);
-    cuda_check(espl_cuda_alloc(espl_cuda_activation_bytes(p->tokens, p->cols), &p->device_x, &err),
-               &err);
-    cuda_check(espl_cuda_upload(codes, p->x, p->tokens * p->cols, &err), &err);
-    cuda_check(espl_cuda_pack_activations(codes, p->tokens, p->cols, p->device_x, NULL, &err),
-               &err);
-    cuda_check(espl_cuda_synchronize(&err), &err);
-    espl_cuda_free(codes);
-    p->operands.x = p->device_x;
-}
-
-static void make_product(struct espl_rng *rng, size_t rows, size_t cols, size_t tokens,
-                         unsigned bits, double sparsity, struct product *p)
-{
-    struct espl_error err;
-    *p = (struct product){.rows = rows, .cols = cols, .tokens = tokens};
-    p->codes = fixture_codes(rng, rows, cols, bits, sparsity);
-    p->x = fixture_codes(rng, tokens, cols, 4, 0.1);
-    p->expected = malloc(tokens * rows * sizeof *p->expected);
-    p->y = malloc(tokens * (rows + Y_PAD) * sizeof *p->y);
-    assert_non_null(p->expected);
-    assert_non_null(p->y);
-    compute_expected(p);
-    cuda_check(espl_cuda_alloc(tokens * (rows + Y_PAD) * sizeof *p->y, &p->device_y, &err), &err);
-    p->operands = (struct espl_cuda_spmm_operands){
-        .y = p->device_y, .y_stride = rows + Y_PAD, .tokens = tokens};
-    upload_activations(p);
-}
-
-static void free_product(struct product *p)
-{
-    free(p->codes);
-    free(p->x);
-    free(p->expected);
-    free(p->y);
-    espl_cuda_free(p->device_x);
-    espl_cuda_free(p->device_y);
-}
-
-/* y holds the expected sums for the first `tokens` tokens, and poison elsewhere. */
-static void expect_sums(const struct product *p, size_t tokens, const char *what)
-{
-    for (size_t t = 0; t < p->tokens; t++) {
-        for (size_t r = 0; r < p->operands.y_stride; r++) {
-            const int32_t got = p->y[t * p->operands.y_stride + r];
-            const int32_t wanted =
-                t < tokens && r < p->rows ? p->expected[t * p->rows + r] : POISON_WORD;
-            if (got != wanted) {
-                fail_msg("%s, %zu x %zu, %zu tokens: y[%zu][%zu] is %d, not %d", what, p->rows,
-                         p->cols, tokens, t, r, got, wanted);
-            }
-        }
-    }
-}
-
-static void run_once(struct product *p, const struct espl_cuda_spmm *spmm, size_t tokens,
-                     const char *what)
-{
-    struct espl_error err;
-    p->operands.tokens = tokens;
-    cuda_check(espl_cuda_fill(p->device_y, POISON, y_bytes(p), &err), &err);
-    cuda_check(espl_cuda_spmm_run(spmm, NULL, &p->operands, false, NULL, &err), &err);
-    cuda_check(espl_cuda_download(p->y, p->device_y, y_bytes(p), &err), &err);
-    expect_sums(p, tokens, what);
-}
-
-static struct espl_cuda_matrix *upload_bits(const struct product *p, unsigned bits)
+static struct espl_cuda_matrix *upload_bits(const struct cuda_product *p, unsigned bits)
 {
     struct espl_error err;
     struct espl_dense_device device = {.data = NULL};
@@ -168,7 +49,7 @@ static size_t form_count(void)
     return wanted_instruction() == ESPL_CUDA_INSTRUCTION_INT4 ? count - 1 : count;
 }
 
-static struct espl_cuda_matrix *upload_form(const struct product *p, const struct form *form)
+static struct espl_cuda_matrix *upload_form(const struct cuda_product *p, const struct form *form)
 {
     struct espl_error err;
     struct espl_iebme_plan plan;
@@ -188,7 +69,7 @@ static struct espl_cuda_matrix *upload_form(const struct product *p, const struc
     return out;
 }
 
-static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
+static void try_matrix(struct cuda_product *p, const struct espl_cuda_matrix *matrix,
                        const struct espl_cuda_spmm_choice *cut, size_t tokens, const char *what)
 {
     struct espl_error err;
@@ -197,12 +78,12 @@ static void try_matrix(struct product *p, const struct espl_cuda_matrix *matrix,
         cut != NULL ? *cut : (struct espl_cuda_spmm_choice){.warps = 0};
     wanted.instruction = wanted_instruction();
     cuda_check(espl_cuda_spmm_create(matrix, p->tokens, &wanted, &spmm, &err), &err);
-    run_once(p, spmm, tokens, what);
-    run_once(p, spmm, tokens, what); /* the work space is as it was */
+    cuda_product_run(p, spmm, tokens, what);
+    cuda_product_run(p, spmm, tokens, what); /* the work space is as it was */
     espl_cuda_spmm_destroy(spmm);
 }
 
-static void try_all_forms(struct product *p, size_t tokens)
+static void try_all_forms(struct cuda_product *p, size_t tokens)
 {
     for (size_t f = 0; f < form_count(); f++) {
         struct espl_cuda_matrix *matrix = upload_form(p, &forms[f]);
@@ -221,10 +102,10 @@ static void test_sizes__same_integers_as_ref(void **state)
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct product p;
-        make_product(&rng, shapes[i][0], shapes[i][1], 8, 4, 0.5, &p);
+        struct cuda_product p;
+        cuda_product_make(&rng, shapes[i][0], shapes[i][1], 8, 4, 0.5, &p);
         try_all_forms(&p, 8);
-        free_product(&p);
+        cuda_product_free(&p);
     }
 }
 
@@ -236,11 +117,11 @@ static void test_tokens__every_number(void **state)
         skip();
     }
     for (size_t tokens = 1; tokens <= 65; tokens += tokens < 33 ? 1 : 8) {
-        struct product p;
-        make_product(&rng, 50, 1100, tokens, 4, 0.5, &p);
+        struct cuda_product p;
+        cuda_product_make(&rng, 50, 1100, tokens, 4, 0.5, &p);
         try_all_forms(&p, tokens);
         try_all_forms(&p, (tokens + 1) / 2); /* fewer than prepared for */
-        free_product(&p);
+        cuda_product_free(&p);
     }
 }
 
@@ -253,10 +134,10 @@ static void test_sparsity__none_to_all(void **state)
         skip();
     }
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        struct product p;
-        make_product(&rng, 100, 1536, 11, 4, levels[i], &p);
+        struct cuda_product p;
+        cuda_product_make(&rng, 100, 1536, 11, 4, levels[i], &p);
         try_all_forms(&p, 11);
-        free_product(&p);
+        cuda_product_free(&p);
     }
 }
 
@@ -265,20 +146,20 @@ static void test_uneven__full_and_empty_chunks(void **state)
 {
     (void)state;
     struct espl_rng rng = espl_rng_stream(24, "cuda-spmm", 0);
-    struct product p;
+    struct cuda_product p;
     if (!cuda_has_device()) {
         skip();
     }
-    make_product(&rng, 400, 2048, 8, 4, 0.0, &p);
+    cuda_product_make(&rng, 400, 2048, 8, 4, 0.0, &p);
     for (size_t r = 0; r < p.rows; r++) {
         for (size_t c = 0; c < p.cols; c++) {
             const bool empty = (r / 16 + c / 512) % 3 == 0 || (r / 16 % 5 == 1 && c % 2 == 0);
             p.codes[r * p.cols + c] = empty ? 0 : p.codes[r * p.cols + c];
         }
     }
-    compute_expected(&p);
+    cuda_product_compute(&p);
     try_all_forms(&p, 8);
-    free_product(&p);
+    cuda_product_free(&p);
 }
 
 /* Chunks of all five forms in one matrix, in turns of warps and stages of rings that mix them. */
@@ -292,13 +173,13 @@ static void test_mixed__chunks_of_all_forms(void **state)
     }
     for (size_t i = 0; i < (cuda_small() ? 2 : sizeof shapes / sizeof shapes[0]); i++) {
         const size_t tokens = shapes[i][2];
-        struct product p;
-        make_product(&rng, shapes[i][0], shapes[i][1], tokens, 4, 0.5, &p);
+        struct cuda_product p;
+        cuda_product_make(&rng, shapes[i][0], shapes[i][1], tokens, 4, 0.5, &p);
         free(p.codes);
         p.codes = fixture_patchwork(&rng, p.rows, p.cols);
-        compute_expected(&p);
+        cuda_product_compute(&p);
         try_all_forms(&p, tokens);
-        free_product(&p);
+        cuda_product_free(&p);
     }
 }
 
@@ -316,12 +197,12 @@ static void test_bits__2_3_and_4_dense(void **state)
     }
     for (unsigned bits = 2; bits <= 4; bits++) {
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-            struct product p;
-            make_product(&rng, 77, 1999, counts[i], bits, 0.3, &p);
+            struct cuda_product p;
+            cuda_product_make(&rng, 77, 1999, counts[i], bits, 0.3, &p);
             struct espl_cuda_matrix *matrix = upload_bits(&p, bits);
             try_matrix(&p, matrix, NULL, counts[i], "dense bits");
             espl_cuda_matrix_destroy(matrix);
-            free_product(&p);
+            cuda_product_free(&p);
         }
     }
 }
@@ -342,8 +223,8 @@ static void test_cuts__do_not_change_the_result(void **state)
         skip();
     }
     for (size_t tokens = 7; tokens <= 27; tokens += 10) {
-        struct product p;
-        make_product(&rng, cuda_small() ? SMALL_ROWS : CUT_ROWS, 2600, tokens, 4, 0.5, &p);
+        struct cuda_product p;
+        cuda_product_make(&rng, cuda_small() ? SMALL_ROWS : CUT_ROWS, 2600, tokens, 4, 0.5, &p);
         for (size_t f = 0; f < form_count(); f++) {
             struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
             for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -356,12 +237,12 @@ static void test_cuts__do_not_change_the_result(void **state)
             }
             espl_cuda_matrix_destroy(matrix);
         }
-        free_product(&p);
+        cuda_product_free(&p);
     }
 }
 
 /* Launches that overlap and split their columns, while another stream stores to memory. */
-static void repeat_form(const struct product *p, const struct form *form, size_t launches,
+static void repeat_form(const struct cuda_product *p, const struct form *form, size_t launches,
                         struct cuda_load *load)
 {
     struct espl_error err;
@@ -370,19 +251,20 @@ static void repeat_form(const struct product *p, const struct form *form, size_t
     struct espl_cuda_spmm *spmm = NULL;
     void *outputs = NULL;
     cuda_check(espl_cuda_spmm_create(matrix, p->tokens, &wanted, &spmm, &err), &err);
-    cuda_check(espl_cuda_alloc(launches * y_bytes(p), &outputs, &err), &err);
-    cuda_check(espl_cuda_fill(outputs, POISON, launches * y_bytes(p), &err), &err);
+    cuda_check(espl_cuda_alloc(launches * cuda_product_bytes(p), &outputs, &err), &err);
+    cuda_check(espl_cuda_fill(outputs, CUDA_POISON, launches * cuda_product_bytes(p), &err), &err);
     cuda_check(espl_cuda_synchronize(&err), &err);
     for (size_t i = 0; i < launches; i++) {
         struct espl_cuda_spmm_operands operands = p->operands;
-        operands.y = (int32_t *)outputs + i * y_bytes(p) / sizeof(int32_t);
+        operands.y = (int32_t *)outputs + i * cuda_product_bytes(p) / sizeof(int32_t);
         cuda_load_store(load);
         cuda_check(espl_cuda_spmm_run(spmm, NULL, &operands, i % 8 != 0, NULL, &err), &err);
     }
     for (size_t i = 0; i < launches; i++) {
-        cuda_check(espl_cuda_download(p->y, (char *)outputs + i * y_bytes(p), y_bytes(p), &err),
+        cuda_check(espl_cuda_download(p->y, (char *)outputs + i * cuda_product_bytes(p),
+                                      cuda_product_bytes(p), &err),
                    &err);
-        expect_sums(p, p->tokens, form->name);
+        cuda_product_expect(p, p->tokens, form->name);
     }
     espl_cuda_free(outputs);
     espl_cuda_spmm_destroy(spmm);
@@ -394,18 +276,18 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
     (void)state;
     const size_t launches = cuda_launches();
     struct espl_rng rng = espl_rng_stream(27, "cuda-spmm", 0);
-    struct product p;
+    struct cuda_product p;
     struct cuda_load load;
     if (!cuda_has_device()) {
         skip();
     }
-    make_product(&rng, 1500, 3072, 8, 4, 0.5, &p);
+    cuda_product_make(&rng, 1500, 3072, 8, 4, 0.5, &p);
     cuda_load_open(&load);
     for (size_t f = 0; f < form_count(); f++) {
         repeat_form(&p, &forms[f], launches, &load);
     }
     cuda_load_close(&load);
-    free_product(&p);
+    cuda_product_free(&p);
 }
 
 /* Where the kernels were compiled for the INT4 instruction, its sums; elsewhere a refusal. */
@@ -415,11 +297,11 @@ static void test_int4__exact_or_refused(void **state)
     const struct espl_cuda_spmm_choice wanted = {.instruction = ESPL_CUDA_INSTRUCTION_INT4};
     struct espl_rng rng = espl_rng_stream(29, "cuda-spmm", 0);
     struct espl_error err;
-    struct product p;
+    struct cuda_product p;
     if (!cuda_has_device()) {
         skip();
     }
-    make_product(&rng, 40, 1100, 9, 4, 0.5, &p);
+    cuda_product_make(&rng, 40, 1100, 9, 4, 0.5, &p);
     for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
         const bool mixed = forms[f].unit == ESPL_IEBME_MIXED;
         struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
@@ -427,7 +309,7 @@ static void test_int4__exact_or_refused(void **state)
         if (espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err) == ESPL_OK) {
             assert_false(mixed);
             assert_int_equal(espl_cuda_spmm_chosen(spmm).instruction, ESPL_CUDA_INSTRUCTION_INT4);
-            run_once(&p, spmm, p.tokens, forms[f].name);
+            cuda_product_run(&p, spmm, p.tokens, forms[f].name);
         } else {
             assert_non_null(strstr(err.message, mixed ? "not those of mixed areas"
                                                       : "no INT4 matrix instruction on a device"));
@@ -435,15 +317,15 @@ static void test_int4__exact_or_refused(void **state)
         espl_cuda_spmm_destroy(spmm);
         espl_cuda_matrix_destroy(matrix);
     }
-    free_product(&p);
-    make_product(&rng, 40, 300, 1, 3, 0.5, &p);
+    cuda_product_free(&p);
+    cuda_product_make(&rng, 40, 300, 1, 3, 0.5, &p);
     struct espl_cuda_matrix *three_bits = upload_bits(&p, 3);
     struct espl_cuda_spmm *none = NULL;
     assert_int_equal(espl_cuda_spmm_create(three_bits, 1, &wanted, &none, &err),
                      ESPL_E_UNSUPPORTED);
     assert_non_null(strstr(err.message, "not those of 2 or 3 bits"));
     espl_cuda_matrix_destroy(three_bits);
-    free_product(&p);
+    cuda_product_free(&p);
 }
 
 static void test_refusals__say_what_does_not_fit(void **state)
@@ -451,12 +333,12 @@ static void test_refusals__say_what_does_not_fit(void **state)
     (void)state;
     struct espl_rng rng = espl_rng_stream(28, "cuda-spmm", 0);
     struct espl_error err;
-    struct product p;
+    struct cuda_product p;
     struct espl_cuda_spmm *spmm = NULL;
     if (!cuda_has_device()) {
         skip();
     }
-    make_product(&rng, 20, 600, 4, 4, 0.5, &p);
+    cuda_product_make(&rng, 20, 600, 4, 4, 0.5, &p);
     struct espl_cuda_matrix *matrix = upload_form(&p, &forms[0]);
     const struct espl_cuda_spmm_choice too_many = {.warps = 17};
     assert_int_equal(espl_cuda_spmm_create(matrix, 4, &too_many, &spmm, &err), ESPL_E_UNSUPPORTED);
@@ -471,7 +353,7 @@ static void test_refusals__say_what_does_not_fit(void **state)
                      ESPL_E_UNSUPPORTED);
     espl_cuda_spmm_destroy(spmm);
     espl_cuda_matrix_destroy(matrix);
-    free_product(&p);
+    cuda_product_free(&p);
 }
 
 int main(void)
