@@ -64,8 +64,10 @@ static enum espl_status time_variant(const struct espl_spmm_bench_options *optio
                                      size_t tokens, struct espl_spmm_variant *variant,
                                      struct espl_error *err)
 {
-    const struct espl_cuda_spmm_choice wanted = {.stages = variant->stages,
-                                                 .instruction = options->instruction};
+    const struct espl_cuda_spmm_choice wanted = {
+        .stages = variant->stages,
+        .instruction = options->instruction,
+        .pipeline = variant->producer ? ESPL_CUDA_PIPELINE_PRODUCER : ESPL_CUDA_PIPELINE_OWN};
     struct espl_spmm_product product = {
         .form = form, .operands = operands, .rows = rows, .tokens = tokens};
     const struct espl_cuda_timing_options timing = {
@@ -76,7 +78,7 @@ static enum espl_status time_variant(const struct espl_spmm_bench_options *optio
     variant->bytes = espl_cuda_matrix_bytes(form->copies[0]);
     enum espl_status status =
         espl_cuda_spmm_create(form->copies[0], tokens, &wanted, &product.spmm, err);
-    if (status == ESPL_E_UNSUPPORTED) { /* more stages than shared memory has room for */
+    if (status == ESPL_E_UNSUPPORTED) { /* no room for the stages, or no producer warps here */
         (void)snprintf(variant->why, sizeof variant->why, "%.*s", (int)sizeof variant->why - 1,
                        err->message);
         espl_error_clear(err);
@@ -90,7 +92,26 @@ static enum espl_status time_variant(const struct espl_spmm_bench_options *optio
     return status;
 }
 
-/* A form of the weights with all numbers of stages. */
+/* Adds and times a way to multiply by a form of the weights, with all numbers of stages. */
+static enum espl_status time_stages(const struct espl_spmm_bench_options *options,
+                                    const struct espl_spmm_form *form,
+                                    const struct espl_spmm_operands *operands, size_t rows,
+                                    const struct espl_spmm_variant *way,
+                                    struct espl_spmm_ablation *out, struct espl_error *err)
+{
+    const unsigned first = form->sparse ? LEAST_STAGES : 0;
+    const unsigned last = form->sparse ? MOST_STAGES : 0;
+    enum espl_status status = ESPL_OK;
+    for (unsigned stages = first; status == ESPL_OK && stages <= last; stages++) {
+        struct espl_spmm_variant *variant = &out->variants[out->count++];
+        *variant = *way;
+        variant->stages = stages;
+        status = time_variant(options, form, operands, rows, out->tokens, variant, err);
+    }
+    return status;
+}
+
+/* A form of the weights; also with a producer warp, unless rows are in order. */
 static enum espl_status ablate_form(const struct espl_spmm_bench_options *options,
                                     const struct espl_spmm_weights *weights, const char *name,
                                     bool reordered, size_t cold_bytes,
@@ -101,13 +122,13 @@ static enum espl_status ablate_form(const struct espl_spmm_bench_options *option
     enum espl_status status = form != NULL
                                   ? espl_spmm_form_make(form, name, false, weights, cold_bytes, err)
                                   : espl_fail(err, ESPL_E_NOMEM, "out of memory for a bench");
-    const unsigned first = status == ESPL_OK && form->sparse ? LEAST_STAGES : 0;
-    const unsigned last = first > 0 ? MOST_STAGES : 0;
-    for (unsigned stages = first; status == ESPL_OK && stages <= last; stages++) {
-        struct espl_spmm_variant *variant = &out->variants[out->count++];
-        *variant =
-            (struct espl_spmm_variant){.form = name, .reordered = reordered, .stages = stages};
-        status = time_variant(options, form, operands, weights->rows, out->tokens, variant, err);
+    struct espl_spmm_variant way = {.form = name, .reordered = reordered};
+    if (status == ESPL_OK) {
+        status = time_stages(options, form, operands, weights->rows, &way, out, err);
+    }
+    if (status == ESPL_OK && form->sparse && !reordered) {
+        way.producer = true;
+        status = time_stages(options, form, operands, weights->rows, &way, out, err);
     }
     if (form != NULL) {
         espl_spmm_form_free(form);

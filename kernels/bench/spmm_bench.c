@@ -141,6 +141,7 @@ static enum espl_status create_product(const struct espl_spmm_bench_options *opt
         wanted = stored->choice;
     }
     wanted.instruction = options->instruction;
+    wanted.pipeline = options->pipeline;
     const enum espl_status status =
         espl_cuda_spmm_create(product->form->copies[0], item->tokens, &wanted, &product->spmm, err);
     result->stored = stored != NULL;

@@ -27,6 +27,7 @@ struct espl_spmm_bench_options {
     size_t group, outliers; /* of these; group 0: one scale a row */
     bool sweep;             /* try every choice of every form of ours, too */
     enum espl_cuda_instruction instruction;
+    enum espl_cuda_pipeline pipeline;
     unsigned multiprocessors;              /* of the device, for the sweep */
     const struct espl_spmm_tuning *tuning; /* stored measurements of this device, or NULL */
 };

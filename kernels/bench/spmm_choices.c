@@ -27,7 +27,7 @@ static void add(struct list *list, unsigned warps, unsigned splits, unsigned win
 {
     if (list->count < list->room) {
         list->choices[list->count] =
-            (struct espl_cuda_spmm_choice){warps, splits, window, stages, (unsigned)parts, 0};
+            (struct espl_cuda_spmm_choice){warps, splits, window, stages, (unsigned)parts, 0, 0};
     }
     list->count++;
 }

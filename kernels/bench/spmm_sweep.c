@@ -51,6 +51,7 @@ static enum espl_status time_choice(const struct espl_spmm_bench_options *option
     *seconds = 0.0;
     own.spmm = NULL;
     wanted.instruction = options->instruction;
+    wanted.pipeline = options->pipeline;
     enum espl_status status =
         espl_cuda_spmm_create(product->form->copies[0], tokens, &wanted, &own.spmm, err);
     if (status == ESPL_E_UNSUPPORTED) {

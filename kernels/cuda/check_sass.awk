@@ -37,8 +37,9 @@ function accesses(code) {
     return code ~ /\.128/ ? 4 : code ~ /\.64/ ? 2 : 1
 }
 
-# "sparse 1x1 int4 8" for the kernels of products of few tokens, else "".
-function label_of(name,    kind, areas, tiles) {
+# "sparse 1x1 int4 8" for the kernels of products of few tokens, "producer sparse 1x1 int8 8" for
+# those with a producer warp, else "".
+function label_of(name,    kind, areas, tiles, maker) {
     if (match(name, /int[48]_(chunks|units|mixed)/) == 0) {
         return ""
     }
@@ -46,6 +47,7 @@ function label_of(name,    kind, areas, tiles) {
     if (name ~ /int8_mixed_chunks/) {
         return "sparse mixed " kind " 8"
     }
+    maker = name ~ /^fed_/ ? "producer " : ""
     tiles = name
     sub(/.*Li/, "", tiles)
     tiles += 0
@@ -58,13 +60,14 @@ function label_of(name,    kind, areas, tiles) {
     }
     match(name, /espl_iebme_areas[0-9]/)
     areas = substr(name, RSTART + RLENGTH - 1, 1)
-    return "sparse " (areas == 0 ? "1x1" : areas == 1 ? "1x2" : areas == 3 ? "2x1" : "2x2") " " \
-           kind " " 8 * tiles
+    return maker "sparse " \
+           (areas == 0 ? "1x1" : areas == 1 ? "1x2" : areas == 3 ? "2x1" : "2x2") " " kind " " \
+           8 * tiles
 }
 
 # Weights of a lane in one turn of the loop: a chunk of 16 x 512, a unit of 16 x 256.
 function weights_of(label) {
-    return label ~ /^sparse/ ? 256 : 128
+    return label ~ /sparse/ ? 256 : 128
 }
 
 function fail(what) {
@@ -157,7 +160,7 @@ function look_at_loop(first, last,    j, products, local, kind, others) {
 
 # Loops with products that have no such loop inside: a loop ends at a backward branch. Branches back
 # from code far behind, where the assembler puts what is rare, would overlap with a loop before.
-function finish(    i, j, k, first, products, ends, inner, work) {
+function finish(    i, j, k, first, products, ends, inner, work, hopper) {
     if (name == "" || total == 0) {
         return
     }
@@ -165,7 +168,7 @@ function finish(    i, j, k, first, products, ends, inner, work) {
     ends = 0
     label = label_of(name)
     for (i = 0; i < total; i++) {
-        work += text[i] !~ /^(NOP|BRA)/
+        work += text[i] ~ /(LDG|LDS|STG|STS|MMA)/
         if (target[i] == "" || !(target[i] in line) || line[target[i]] >= i) {
             continue
         }
@@ -183,9 +186,10 @@ function finish(    i, j, k, first, products, ends, inner, work) {
             look_at_loop(first, i)
         }
     }
-    if (label ~ /int4/ && substr(arch, 4) + 0 >= 90) {
+    hopper = substr(arch, 4) + 0 >= 90
+    if ((label ~ /int4/ && hopper) || (label ~ /producer/ && !hopper)) {
         empty++
-        if (work > 4) {
+        if (work > 0) {
             fail("code for an instruction that the architecture does not have")
         }
     } else if (label != "" && found == 0) {
@@ -199,7 +203,7 @@ function finish(    i, j, k, first, products, ends, inner, work) {
     name = $NF
     reset_function()
     if (match(name, /(dense|sparse)_kernelI.*E+v/)) {
-        name = (name ~ /atom_args$/ ? "atom_" : "") substr(name, RSTART, RLENGTH - 1)
+        name = (name ~ /atom_args$/ ? "atom_" : name ~ /fed_sparse_kernelI/ ? "fed_" : "") substr(name, RSTART, RLENGTH - 1)
     }
 }
 match($0, /\/\*[0-9a-f]+\*\/ /) && /;/ {

@@ -2,8 +2,9 @@
 # check_sass.sh OBJECT...
 # Disassembles CUDA objects. In every loop that multiplies, the matrix instruction must be one of
 # integers, and nothing may go through local memory; kernels for the INT4 instruction must have it
-# in 8.0 to 8.9 and no code from 9.0 on. Of products of few tokens it prints what a weight costs,
-# and of 8.7 the time that this, and the bytes, take on an Orin (check_sass.awk has the model).
+# in 8.0 to 8.9 and no code from 9.0 on, those with a producer warp no code in 8.0 to 8.9. Of
+# products of few tokens it prints what a weight costs, and of 8.7 the time that this, and the bytes,
+# take on an Orin (check_sass.awk has the model).
 # Exit 0: all is well; 1: it is not; 77: there is no cuobjdump here.
 set -eu
 

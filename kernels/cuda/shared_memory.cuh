@@ -14,6 +14,19 @@ __device__ __forceinline__ uint4 load_quad(unsigned shared_address)
     return v;
 }
 
+/* The phase of an mbarrier with this parity has ended. */
+__device__ __forceinline__ bool phase_ended(unsigned barrier, unsigned parity)
+{
+    unsigned ended;
+    asm volatile("{\n .reg .pred p;\n"
+                 " mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 " selp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended != 0;
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 /* Waits until the phase of an mbarrier with this parity has ended. */
 __device__ __forceinline__ void wait_parity(unsigned barrier, unsigned parity)

@@ -11,6 +11,7 @@ enum {
     SPMM_STRIPE = 16,   /* rows of an MMA tile */
     SPMM_COLUMNS = 8,   /* tokens of an MMA tile */
     SPMM_WARPS = 16,    /* of a block of the sparse kernel */
+    SPMM_PRODUCER = 15, /* the warp of such a block that fills the rings of all others */
     SPMM_SUMS_PAD = 4,  /* words between the sums of two tokens: keeps lanes in different banks */
     SPMM_SLICE = 512,   /* columns of a sparse chunk */
     SPMM_ROW = 128,     /* bytes of one stream word of every lane */
@@ -75,6 +76,14 @@ __device__ __forceinline__ void spmm_mma(int (&c)[4], unsigned a0, unsigned a1, 
 constexpr bool SPMM_HAS_INT4 = false;
 #else
 constexpr bool SPMM_HAS_INT4 = true;
+#endif
+
+/* Before compute capability 9.0 there are no bulk copies: kernels with a producer warp, whose lanes
+ * start one each, have no code there. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr bool SPMM_HAS_BULK_COPIES = false;
+#else
+constexpr bool SPMM_HAS_BULK_COPIES = true;
 #endif
 
 /* c (16 x 8, int32) += a (16 x 64, int4) * b (64 x 8, int4). Register r of a: row g (even r) or

@@ -116,12 +116,19 @@ enum espl_status take_work_space(struct espl_cuda_spmm *spmm, struct espl_error 
     return status;
 }
 
-/* There is an INT4 matrix instruction in kernels compiled for less than 9.0, native or not. The
- * kernel that the device was given says for which architecture it was. */
-enum espl_status check_int4(const struct espl_cuda_spmm *spmm, const void *kernel,
-                            struct espl_error *err)
+/* Kernels compiled for 9.0 or later have bulk copies, those before an INT4 matrix instruction,
+ * native or not. The kernel that the device was given says for which architecture it was. */
+enum { HOPPER_VERSION = 90 };
+
+enum espl_status look_at_kernel(const void *kernel, cudaFuncAttributes *facts,
+                                struct espl_error *err)
 {
-    enum { NO_INT4_VERSION = 90 };
+    return espl_cuda_check(cudaFuncGetAttributes(facts, kernel), "cannot look at an SpMM kernel",
+                           err);
+}
+
+enum espl_status check_int4(const struct espl_cuda_spmm *spmm, struct espl_error *err)
+{
     const struct espl_cuda_matrix *matrix = spmm->matrix;
     cudaFuncAttributes facts;
     const char *what = matrix->atom != NULL               ? "those with scales"
@@ -133,9 +140,8 @@ enum espl_status check_int4(const struct espl_cuda_spmm *spmm, const void *kerne
                          "the INT4 matrix instruction multiplies plain 4-bit weights, not %s",
                          what);
     }
-    const enum espl_status status = espl_cuda_check(cudaFuncGetAttributes(&facts, kernel),
-                                                    "cannot look at an SpMM kernel", err);
-    if (status == ESPL_OK && facts.ptxVersion >= NO_INT4_VERSION) {
+    const enum espl_status status = look_at_kernel(spmm->kernel, &facts, err);
+    if (status == ESPL_OK && facts.ptxVersion >= HOPPER_VERSION) {
         espl_fail(err, ESPL_E_UNSUPPORTED,
                   "no INT4 matrix instruction on a device of compute capability %d.%d",
                   facts.binaryVersion / 10, facts.binaryVersion % 10);
@@ -144,9 +150,33 @@ enum espl_status check_int4(const struct espl_cuda_spmm *spmm, const void *kerne
     return status;
 }
 
+enum espl_status check_producer(const struct espl_cuda_spmm *spmm, struct espl_error *err)
+{
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    const bool int4 = spmm->choice.instruction == ESPL_CUDA_INSTRUCTION_INT4;
+    cudaFuncAttributes facts;
+    const char *what = matrix->atom != NULL               ? "weights with scales"
+                       : matrix->unit == ESPL_IEBME_DENSE ? "dense weights"
+                       : matrix->unit == ESPL_IEBME_MIXED ? "mixed areas"
+                       : int4                             ? "the INT4 matrix instruction"
+                                                          : NULL;
+    if (what != NULL) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "a producer warp is for plain sparse weights of one form, not for %s",
+                         what);
+    }
+    const enum espl_status status = look_at_kernel(spmm->kernel, &facts, err);
+    if (status == ESPL_OK && facts.ptxVersion < HOPPER_VERSION) {
+        espl_fail(err, ESPL_E_UNSUPPORTED,
+                  "no bulk copies for a producer warp on a device of compute capability %d.%d",
+                  facts.binaryVersion / 10, facts.binaryVersion % 10);
+        return espl_hint(err, "compute capability 9.0 and later has them; choose own or automatic");
+    }
+    return status;
+}
+
 /* Of 8.0 to 8.9 INT4 is the default: docs/kernels/spmm.md. */
-enum espl_status choose_instruction(struct espl_cuda_spmm *spmm, const void *int4_kernel, int major,
-                                    struct espl_error *err)
+void choose_instruction(struct espl_cuda_spmm *spmm, int major)
 {
     enum { NATIVE_INT4_MAJOR = 8 };
     enum espl_cuda_instruction *chosen = &spmm->choice.instruction;
@@ -154,10 +184,32 @@ enum espl_status choose_instruction(struct espl_cuda_spmm *spmm, const void *int
         const struct espl_cuda_matrix *matrix = spmm->matrix;
         const bool plain =
             matrix->atom == NULL && matrix->bits == 4 && matrix->unit != ESPL_IEBME_MIXED;
-        *chosen = plain && major == NATIVE_INT4_MAJOR ? ESPL_CUDA_INSTRUCTION_INT4
-                                                      : ESPL_CUDA_INSTRUCTION_INT8;
+        const bool own = spmm->choice.pipeline == ESPL_CUDA_PIPELINE_OWN;
+        *chosen = plain && own && major == NATIVE_INT4_MAJOR ? ESPL_CUDA_INSTRUCTION_INT4
+                                                             : ESPL_CUDA_INSTRUCTION_INT8;
     }
-    return *chosen == ESPL_CUDA_INSTRUCTION_INT4 ? check_int4(spmm, int4_kernel, err) : ESPL_OK;
+}
+
+/* Of what the checks above refuse, any. */
+const void *chosen_kernel(const struct espl_cuda_spmm *spmm)
+{
+    const struct espl_cuda_matrix *matrix = spmm->matrix;
+    const struct spmm_atom *atom = matrix->atom;
+    const bool dense = matrix->unit == ESPL_IEBME_DENSE;
+    const bool fine = atom != NULL && atom->layout.step == ATOM_FINE_STEP;
+    if (spmm->choice.instruction == ESPL_CUDA_INSTRUCTION_INT4) {
+        return dense ? spmm_dense_int4_kernel(spmm->tiles)
+                     : spmm_sparse_int4_kernel(matrix->unit, spmm->tiles);
+    }
+    if (spmm->choice.pipeline == ESPL_CUDA_PIPELINE_PRODUCER) {
+        return spmm_fed_sparse_kernel(matrix->unit, spmm->tiles);
+    }
+    if (atom != NULL) {
+        return dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
+                     : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
+    }
+    return dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
+                 : spmm_sparse_kernel(matrix->unit, spmm->tiles);
 }
 
 /* Lets a kernel ask for all there is: what a product needs is set at its launch, and products that
@@ -169,8 +221,7 @@ enum espl_status allow_shared_memory(const void *kernel, struct espl_error *err)
     enum espl_status status =
         espl_cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &most, err);
     if (status == ESPL_OK) {
-        status = espl_cuda_check(cudaFuncGetAttributes(&facts, kernel),
-                                 "cannot look at an SpMM kernel", err);
+        status = look_at_kernel(kernel, &facts, err);
     }
     return status == ESPL_OK
                ? espl_cuda_check(
@@ -182,33 +233,25 @@ enum espl_status allow_shared_memory(const void *kernel, struct espl_error *err)
 
 enum espl_status prepare_kernel(struct espl_cuda_spmm *spmm, struct espl_error *err)
 {
-    const struct espl_cuda_matrix *matrix = spmm->matrix;
-    const struct spmm_atom *atom = matrix->atom;
-    const bool dense = matrix->unit == ESPL_IEBME_DENSE;
-    const bool fine = atom != NULL && atom->layout.step == ATOM_FINE_STEP;
-    const void *int4_kernel = dense ? spmm_dense_int4_kernel(spmm->tiles)
-                                    : spmm_sparse_int4_kernel(matrix->unit, spmm->tiles);
+    const struct espl_cuda_spmm_choice *choice = &spmm->choice;
     int major = 0;
-    spmm->warps = dense ? spmm->choice.warps : static_cast<unsigned>(SPMM_WARPS);
-    spmm->shared_bytes = spmm_shared_bytes(matrix, &spmm->args, spmm->tiles, spmm->choice.warps);
     enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
-    spmm->can_overlap = major >= 9;
-    if (status == ESPL_OK) {
-        status = choose_instruction(spmm, int4_kernel, major, err);
-    }
     if (status != ESPL_OK) {
         return status;
     }
-    if (spmm->choice.instruction == ESPL_CUDA_INSTRUCTION_INT4) {
-        spmm->kernel = int4_kernel;
-    } else if (atom != NULL) {
-        spmm->kernel = dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
-                             : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
-    } else {
-        spmm->kernel = dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
-                             : spmm_sparse_kernel(matrix->unit, spmm->tiles);
+    choose_instruction(spmm, major);
+    spmm->kernel = chosen_kernel(spmm);
+    spmm->warps =
+        spmm->matrix->unit == ESPL_IEBME_DENSE ? choice->warps : static_cast<unsigned>(SPMM_WARPS);
+    spmm->shared_bytes =
+        spmm_shared_bytes(spmm->matrix, &spmm->args, spmm->tiles, choice->warps, choice->pipeline);
+    spmm->can_overlap = major >= 9;
+    if (choice->pipeline == ESPL_CUDA_PIPELINE_PRODUCER) {
+        status = check_producer(spmm, err);
+    } else if (choice->instruction == ESPL_CUDA_INSTRUCTION_INT4) {
+        status = check_int4(spmm, err);
     }
-    return allow_shared_memory(spmm->kernel, err);
+    return status == ESPL_OK ? allow_shared_memory(spmm->kernel, err) : status;
 }
 
 } // namespace
@@ -236,6 +279,9 @@ extern "C" enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix 
     if (status == ESPL_OK) {
         spmm->choice.instruction =
             wanted != NULL ? wanted->instruction : ESPL_CUDA_INSTRUCTION_AUTOMATIC;
+        spmm->choice.pipeline = wanted != NULL && wanted->pipeline == ESPL_CUDA_PIPELINE_PRODUCER
+                                    ? ESPL_CUDA_PIPELINE_PRODUCER
+                                    : ESPL_CUDA_PIPELINE_OWN;
         fill_args(spmm);
         status = set_bounds(spmm, err);
     }

@@ -168,14 +168,20 @@ double sparse_time(const struct problem *p, const struct espl_cuda_spmm_choice *
             turns(p, blocks) * hidden(rounds * round, moving));
 }
 
-size_t sparse_bytes(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned parts,
-                    unsigned stages, unsigned warps)
+size_t sparse_bytes(const struct problem *p, unsigned parts, unsigned stages, unsigned warps)
 {
     struct spmm_args args;
-    args.tile_stripes = spmm_tile_stripes(matrix, tiles, parts);
-    args.stage_bytes = spmm_stage_bytes(matrix);
+    args.tile_stripes = spmm_tile_stripes(p->matrix, p->tiles, parts);
+    args.stage_bytes = spmm_stage_bytes(p->matrix);
     args.stages = stages;
-    return spmm_shared_bytes(matrix, &args, tiles, warps);
+    return spmm_shared_bytes(p->matrix, &args, p->tiles, warps, p->wanted->pipeline);
+}
+
+/* Warps of a sparse block that can multiply. */
+unsigned most_sparse_warps(const struct espl_cuda_spmm_choice *wanted)
+{
+    return wanted->pipeline == ESPL_CUDA_PIPELINE_PRODUCER ? static_cast<unsigned>(SPMM_PRODUCER)
+                                                           : static_cast<unsigned>(SPMM_WARPS);
 }
 
 /* Two stages a warp unless more are asked for: one chunk is on its way while another is decoded. */
@@ -190,13 +196,14 @@ bool choose_sparse(const struct problem *p, unsigned splits, struct espl_cuda_sp
     const unsigned parts =
         wanted->parts != 0 ? wanted->parts : ceil_div(p->matrix->stripes, least_stripes(p, splits));
     const unsigned stages = wanted->stages != 0 ? wanted->stages : USUAL_STAGES;
+    const unsigned most = most_sparse_warps(wanted);
     bool found = false;
-    for (unsigned window = 1; window <= SPMM_WARPS; window++) {
-        for (unsigned warps = window; warps <= SPMM_WARPS; warps += window) {
+    for (unsigned window = 1; window <= most; window++) {
+        for (unsigned warps = window; warps <= most; warps += window) {
             const struct espl_cuda_spmm_choice cut = {warps, splits, window, stages, parts};
             if ((wanted->window != 0 && window != wanted->window) ||
                 (wanted->warps != 0 && warps != wanted->warps) ||
-                sparse_bytes(p->matrix, p->tiles, parts, stages, warps) > p->device->shared_bytes) {
+                sparse_bytes(p, parts, stages, warps) > p->device->shared_bytes) {
                 continue;
             }
             const double time = sparse_time(p, &cut);
@@ -228,10 +235,12 @@ unsigned least_dense_warps(const struct espl_cuda_matrix *matrix, unsigned tiles
                                               : static_cast<unsigned>(SPMM_WARPS);
 }
 
-bool warps_fit(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned warps)
+bool warps_fit(const struct espl_cuda_matrix *matrix, unsigned tiles,
+               const struct espl_cuda_spmm_choice *wanted)
 {
+    const unsigned warps = wanted->warps;
     if (matrix->unit != ESPL_IEBME_DENSE) {
-        return warps <= SPMM_WARPS;
+        return warps <= most_sparse_warps(wanted);
     }
     return warps == 0 || warps == least_dense_warps(matrix, tiles) ||
            (warps == SPMM_DENSE_MAX_WARPS && can_have_more_warps(matrix, tiles));
@@ -243,8 +252,8 @@ bool try_dense(const struct problem *p, unsigned warps, unsigned splits, unsigne
     struct spmm_args args;
     const double time = dense_time(p, warps, splits, parts);
     args.tile_stripes = spmm_tile_stripes(p->matrix, p->tiles, parts);
-    if (time >= *best_time ||
-        spmm_shared_bytes(p->matrix, &args, p->tiles, warps) > p->device->shared_bytes) {
+    if (time >= *best_time || spmm_shared_bytes(p->matrix, &args, p->tiles, warps,
+                                                ESPL_CUDA_PIPELINE_OWN) > p->device->shared_bytes) {
         return false;
     }
     *best_time = time;
@@ -321,14 +330,14 @@ unsigned spmm_tile_stripes(const struct espl_cuda_matrix *matrix, unsigned tiles
 }
 
 size_t spmm_shared_bytes(const struct espl_cuda_matrix *matrix, const struct spmm_args *args,
-                         unsigned tiles, unsigned warps)
+                         unsigned tiles, unsigned warps, enum espl_cuda_pipeline pipeline)
 {
     if (matrix->unit == ESPL_IEBME_DENSE) {
         return matrix->atom != NULL ? atom_dense_shared_bytes(args, tiles, warps)
                                     : spmm_dense_shared_bytes(args, tiles);
     }
     return matrix->atom != NULL ? atom_sparse_shared_bytes(args, tiles, warps)
-                                : spmm_sparse_shared_bytes(args, tiles, warps);
+                                : spmm_sparse_shared_bytes(args, tiles, warps, pipeline);
 }
 
 unsigned spmm_stage_bytes(const struct espl_cuda_matrix *matrix)
@@ -348,15 +357,15 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
                              struct espl_cuda_spmm_choice *choice, double *seconds,
                              struct espl_error *err)
 {
-    const struct espl_cuda_spmm_choice nothing = {0, 0, 0, 0, 0};
+    const struct espl_cuda_spmm_choice nothing = {};
     const struct espl_cuda_spmm_choice *w = wanted != NULL ? wanted : &nothing;
     const unsigned tiles = spmm_tiles(matrix, tokens);
     const struct problem problem = {matrix, device, w, tiles, token_groups(tokens, tiles)};
     const bool dense = matrix->unit == ESPL_IEBME_DENSE;
     double time = 1.0e9;
     bool found = false;
-    if (!warps_fit(matrix, tiles, w->warps) || w->parts > SPMM_MAX_PARTS ||
-        w->splits > matrix->depth || w->stages > MAX_STAGES || (w->stages == 1 && !dense)) {
+    if (!warps_fit(matrix, tiles, w) || w->parts > SPMM_MAX_PARTS || w->splits > matrix->depth ||
+        w->stages > MAX_STAGES || (w->stages == 1 && !dense)) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "the CUDA kernels cannot use %u warps, %u parts, %u splits, %u stages",
                          w->warps, w->parts, w->splits, w->stages);

@@ -25,9 +25,9 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
                              struct espl_error *err);
 /** Stripes whose sums have room in shared memory at a time. */
 unsigned spmm_tile_stripes(const struct espl_cuda_matrix *matrix, unsigned tiles, unsigned parts);
-/** Of a block, without what is static. warps: of the choice. */
+/** Of a block, without what is static. warps, pipeline: of the choice. */
 size_t spmm_shared_bytes(const struct espl_cuda_matrix *matrix, const struct spmm_args *args,
-                         unsigned tiles, unsigned warps);
+                         unsigned tiles, unsigned warps, enum espl_cuda_pipeline pipeline);
 /** Room of a chunk in a stage. */
 unsigned spmm_stage_bytes(const struct espl_cuda_matrix *matrix);
 

@@ -1,37 +1,9 @@
 /* y = x W^T for IE-BME weights, 1x1, 1x2, 2x1, 2x2 and mixed areas, with the INT8 matrix
- * instruction. Values are expanded to 16 x code, so the int32 sums are exact multiples of 256. */
-#include "kernels/cuda/spmm_sparse_kernel.cuh"
+ * instruction. */
+#include "kernels/cuda/spmm_sparse_int8.cuh"
 
 namespace
 {
-
-template <int TILES_> struct int8_form {
-    static constexpr int TILES = TILES_;
-    static constexpr bool HAS_CODE = true;
-    static constexpr int X_SHIFT = SPMM_X_SHIFT;
-    static constexpr int SHIFT = 4;
-    using activations = uint2[SPARSE_BLOCKS][TILES];
-
-    static __device__ __forceinline__ void expand(const uint4 (&packed)[SPARSE_BLOCKS / 4][TILES],
-                                                  activations &x)
-    {
-        expand_activations<TILES>(packed, x);
-    }
-};
-
-template <espl_iebme_areas UNIT, int TILES> struct int8_chunks : int8_form<TILES> {
-    static constexpr bool MIXED = false;
-    using table = typename chunk_masks<UNIT>::table;
-    using activations = typename int8_form<TILES>::activations;
-
-    static __device__ __forceinline__ void multiply(unsigned chunk, unsigned, unsigned lane,
-                                                    table_place place, const activations &x,
-                                                    int (&acc)[TILES][4])
-    {
-        plain_sums<TILES> sums = {x, acc};
-        decode_chunk<UNIT, table>(chunk, lane, place, sums);
-    }
-};
 
 /* Each chunk in the areas that its index entry names; one table for all. One tile of tokens: code
  * for five decoders is long enough once. */
@@ -88,8 +60,10 @@ const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
     }
 }
 
-size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps)
+size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps,
+                                enum espl_cuda_pipeline pipeline)
 {
-    const size_t ring = static_cast<size_t>(args->stages) * (args->stage_bytes + 8);
+    const unsigned barriers = pipeline == ESPL_CUDA_PIPELINE_PRODUCER ? 2 : 1; /* of a stage */
+    const size_t ring = static_cast<size_t>(args->stages) * (args->stage_bytes + 8 * barriers);
     return TABLE_BYTES + warps * ring + spmm_sums_bytes(args, tiles);
 }

@@ -2,13 +2,15 @@
  *
  * A warp owns a slice of 512 columns and keeps its activations in registers while it walks over
  * stripes of 16 rows; each chunk (stripe, slice) comes through the warp's own ring of stages, so no
- * barrier of the block is in the loop. FORM says how chunks become products: its members are
+ * barrier of the block is in the loop. The warp fills its ring itself or, FED, a producer warp
+ * fills those of all others (spmm_feed.cuh). FORM says how chunks become products: its members are
  *   TILES, HAS_CODE (on this architecture), MIXED (each chunk has areas of its own, which
  * multiply() is told), X_SHIFT and SHIFT (sums are multiples of 2 to their power), table,
  * activations (registers for x of a slice), expand(), multiply(). */
 #ifndef ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 #define ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 
+#include "kernels/cuda/spmm_feed.cuh"
 #include "kernels/cuda/spmm_sparse.cuh"
 
 namespace
@@ -32,12 +34,12 @@ template <bool MIXED> struct stage_areas {
 };
 
 /* All chunks of a warp: the activations of a slice are loaded once and kept. packed: those of the
- * first slice. */
-template <class FORM>
+ * first slice. empty: FED, of the warp's ring. */
+template <class FORM, bool FED>
 __device__ __forceinline__ void
 multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &index, chunk_ring &ring,
-                stage_areas<FORM::MIXED> &areas, table_place place, unsigned lane, unsigned tile,
-                int *sums, uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
+                stage_areas<FORM::MIXED> &areas, unsigned empty, table_place place, unsigned lane,
+                unsigned tile, int *sums, uint4 (&packed)[SPARSE_BLOCKS / 4][FORM::TILES])
 {
     constexpr int TILES = FORM::TILES;
     const unsigned sums_stride = spmm_sums_stride(args);
@@ -50,10 +52,14 @@ multiply_chunks(const spmm_args &args, const warp_work &mine, index_window &inde
         for (unsigned i = 0; i < mine.count; i++, item++) {
             const unsigned chunk = ring_wait(ring);
             FORM::multiply(chunk, areas.get(ring.read_stage), lane, place, x, acc);
-            ring_release(ring);
-            const unsigned stage = ring.write_stage;
-            areas.put(stage,
-                      put_chunk<FORM::MIXED>(args, mine, index, ring, item + ring.stages, lane));
+            if constexpr (FED) {
+                ring_hand_back(ring, empty, lane);
+            } else {
+                ring_release(ring);
+                const unsigned stage = ring.write_stage;
+                const unsigned next = item + ring.stages;
+                areas.put(stage, put_chunk<FORM::MIXED>(args, mine, index, ring, next, lane));
+            }
             spmm_flush<TILES>(sums, sums_stride, stripe, lane, acc);
             stripe += mine.stripe_step;
         }
@@ -84,36 +90,52 @@ __device__ __forceinline__ void fetch_first(const spmm_args &args, const warp_wo
     index.next = index_entry(args, mine, SPMM_WARP + lane);
 }
 
-template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_args &args)
+template <class FORM, bool FED>
+__device__ __forceinline__ void multiply_block(const spmm_args &args)
 {
     constexpr int TILES = FORM::TILES;
+    constexpr unsigned BARRIER_BYTES = FED ? 16 : 8; /* of a stage */
     extern __shared__ __align__(256) uint8_t shared[];
     const unsigned rings_used = args.window * args.window_rows;
     const unsigned warp = threadIdx.x / SPMM_WARP;
     const unsigned lane = threadIdx.x % SPMM_WARP;
+    const bool feeds = FED && warp == SPMM_PRODUCER;
+    const unsigned served = feeds ? lane : warp; /* whose ring, whose chunks */
     const table_place place = {shared, lane * 8};
     const unsigned ring_bytes = args.stages * args.stage_bytes;
     uint8_t *rings = shared + TABLE_BYTES;
     uint8_t *barriers = rings + rings_used * ring_bytes;
-    int *sums = reinterpret_cast<int *>(barriers + rings_used * args.stages * 8);
+    int *sums = reinterpret_cast<int *>(barriers + rings_used * args.stages * BARRIER_BYTES);
     const spmm_work work = spmm_work_of<TILES>(args);
     chunk_ring ring;
-    ring.slots = spmm_shared_address(rings) + warp * ring_bytes;
-    ring.barriers = spmm_shared_address(barriers) + warp * args.stages * 8;
+    ring.slots = spmm_shared_address(rings) + served * ring_bytes;
+    ring.barriers = spmm_shared_address(barriers) + served * args.stages * 8;
     ring.stage_bytes = args.stage_bytes;
     ring.stages = args.stages;
+    ring_feeder feeder;
     spmm_let_successor_start();
     for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
         const unsigned stripes = min(args.tile_stripes, work.end_stripe - tile);
-        const warp_work mine = warp_work_of(args, work, warp, tile, stripes);
+        const warp_work mine = warp_work_of(args, work, served, tile, stripes);
         index_window index;
-        index.now = index_entry(args, mine, lane);
-        if (tile == work.first_stripe && warp < rings_used) {
-            ring_init(ring, lane);
-        }
         stage_areas<FORM::MIXED> areas;
         uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
-        fetch_first<FORM>(args, mine, index, ring, areas, lane, packed);
+        if constexpr (FED) {
+            if (tile == work.first_stripe) {
+                feed_init(feeder, ring, rings_used, feeds, lane);
+            }
+            if (feeds) {
+                feed_first(args, mine, feeder);
+            } else if (args.x_ready != 0 && mine.total != 0) {
+                load_activations<TILES>(args, mine.first_slice, lane, packed);
+            }
+        } else {
+            index.now = index_entry(args, mine, lane);
+            if (tile == work.first_stripe && warp < rings_used) {
+                ring_init(ring, lane);
+            }
+            fetch_first<FORM>(args, mine, index, ring, areas, lane, packed);
+        }
 #pragma unroll 1
         for (bool done = false;; done = true) {
             spmm_sweep<TILES, FORM::X_SHIFT, FORM::SHIFT, false>(args, work, sums, tile, stripes,
@@ -123,7 +145,7 @@ template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_
                     build_table<typename FORM::table>(shared);
                 }
                 spmm_wait_for_predecessor();
-                if (args.x_ready == 0 && mine.total != 0) {
+                if (args.x_ready == 0 && mine.total != 0 && !feeds) {
                     load_activations<TILES>(args, mine.first_slice, lane, packed);
                 }
             }
@@ -131,7 +153,12 @@ template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_
             if (done) {
                 break;
             }
-            multiply_chunks<FORM>(args, mine, index, ring, areas, place, lane, tile, sums, packed);
+            if (feeds) {
+                feed_rest(args, mine, feeder);
+            } else {
+                multiply_chunks<FORM, FED>(args, mine, index, ring, areas, feeder.empty, place,
+                                           lane, tile, sums, packed);
+            }
             __syncthreads();
             if (gridDim.z > 1 &&
                 !spmm_gather_splits<TILES>(args, work, sums, tile, stripes * SPMM_STRIPE)) {
@@ -146,7 +173,17 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     sparse_kernel(const __grid_constant__ spmm_args args)
 {
     if constexpr (FORM::HAS_CODE) {
-        multiply_block<FORM>(args);
+        multiply_block<FORM, false>(args);
+    }
+}
+
+/* FORM has code on all architectures. */
+template <class FORM>
+__global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
+    fed_sparse_kernel(const __grid_constant__ spmm_args args)
+{
+    if constexpr (SPMM_HAS_BULK_COPIES) {
+        multiply_block<FORM, true>(args);
     }
 }
 

@@ -24,10 +24,10 @@ static double bits_a_weight(const struct espl_spmm_ablation *ablation,
 static json_t *variant_json(const struct espl_spmm_ablation *ablation,
                             const struct espl_spmm_variant *v)
 {
-    json_t *row =
-        json_pack("{s:s, s:b, s:i, s:b, s:I, s:f}", "form", v->form, "reordered", (int)v->reordered,
-                  "stages", (int)v->stages, "measured", (int)v->measured, "weight_bytes",
-                  (json_int_t)v->bytes, "bits_per_weight", bits_a_weight(ablation, v));
+    json_t *row = json_pack("{s:s, s:b, s:b, s:i, s:b, s:I, s:f}", "form", v->form, "reordered",
+                            (int)v->reordered, "producer", (int)v->producer, "stages",
+                            (int)v->stages, "measured", (int)v->measured, "weight_bytes",
+                            (json_int_t)v->bytes, "bits_per_weight", bits_a_weight(ablation, v));
     if (v->measured) {
         (void)json_object_set_new(row, "median_seconds", json_real(v->time.median));
         (void)json_object_set_new(row, "p95_seconds", json_real(v->time.p95));
@@ -57,8 +57,9 @@ static void add_rows(struct espl_table *table, const struct espl_spmm_ablation *
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%zux%zu", ablation->rows, ablation->cols);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%zu", ablation->tokens);
         espl_table_cell(table, ESPL_STYLE_PLAIN, "%.0f", 100.0 * ablation->sparsity);
-        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s%s", v->form,
-                        v->reordered ? ", rows in order" : "");
+        espl_table_cell(table, ESPL_STYLE_PLAIN, "%s%s%s", v->form,
+                        v->reordered ? ", rows in order" : "",
+                        v->producer ? ", dedicated producer" : "");
         espl_table_cell(table, ESPL_STYLE_PLAIN, v->stages > 0 ? "%u" : "-", v->stages);
         espl_table_number(table, 2, bits_a_weight(ablation, v));
         espl_table_number(table, 2, v->measured ? 1e6 * v->time.median : (double)NAN);

@@ -8,17 +8,24 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FILE_BYTES = 4 << 20, ARENA_BYTES = 4 << 20, NAME_TEXT = 64, LABEL_TEXT = 32 };
+enum {
+    FILE_BYTES = 4 << 20,
+    ARENA_BYTES = 4 << 20,
+    NAME_TEXT = 64,
+    LABEL_TEXT = 48,
+    STAGES_TEXT = 16
+};
 
-/* "2x1 in order, 3": form, order, stages. */
+/* "2x1 in order, 3", "2x1 producer, 3": form, order, who fills the ring, stages. */
 static void write_label(const struct espl_spmm_variant *variant, char label[LABEL_TEXT])
 {
-    char stages[LABEL_TEXT / 2] = "";
+    char stages[STAGES_TEXT] = "";
     if (variant->stages > 0) {
         (void)snprintf(stages, sizeof stages, ", %u", variant->stages);
     }
-    (void)snprintf(label, LABEL_TEXT, "%s%s%s", variant->form,
-                   variant->reordered ? " in order" : "", stages);
+    (void)snprintf(label, LABEL_TEXT, "%s%s%s%s", variant->form,
+                   variant->reordered ? " in order" : "", variant->producer ? " producer" : "",
+                   stages);
 }
 
 /* The arrays of a chart: rows are variants, columns sparsities. false: out of memory. */
@@ -60,14 +67,15 @@ static bool fill_chart(const struct espl_spmm_ablation *panels, size_t count,
 
 static void print_csv(const struct espl_spmm_ablation *panels, size_t count, struct espl_buf *out)
 {
-    espl_buf_puts(out, "zeros,form,reordered,stages,weight_bytes,median_seconds,p95_seconds\n");
+    espl_buf_puts(out,
+                  "zeros,form,reordered,producer,stages,weight_bytes,median_seconds,p95_seconds\n");
     for (size_t c = 0; c < count; c++) {
         for (size_t r = 0; r < panels[c].count; r++) {
             const struct espl_spmm_variant *v = &panels[c].variants[r];
             if (v->measured) {
-                espl_buf_printf(out, "%.9g,%s,%d,%u,%llu,%.9g,%.9g\n", panels[c].sparsity, v->form,
-                                v->reordered ? 1 : 0, v->stages, (unsigned long long)v->bytes,
-                                v->time.median, v->time.p95);
+                espl_buf_printf(out, "%.9g,%s,%d,%d,%u,%llu,%.9g,%.9g\n", panels[c].sparsity,
+                                v->form, v->reordered ? 1 : 0, v->producer ? 1 : 0, v->stages,
+                                (unsigned long long)v->bytes, v->time.median, v->time.p95);
             }
         }
     }
@@ -90,7 +98,8 @@ enum espl_status espl_spmm_ablation_plot(const struct espl_spmm_ablation *panels
                  .title = title,
                  .desc = "A bar a variant of the kernel, a panel a sparsity: microseconds of a "
                          "product. Behind the form: the stages of a warp's ring; in order: rows of "
-                         "every stripe in the order with the fewest mask bits."},
+                         "every stripe in the order with the fewest mask bits; producer: one warp "
+                         "of a block fills the rings of all others."},
         .standalone = true};
     espl_buf_init(&content, FILE_BYTES);
     enum espl_status status = arena != NULL && fill_chart(panels, count, arena, &chart)

@@ -49,6 +49,14 @@ static enum espl_cuda_instruction instruction_of(const struct espl_cli *cli)
                                        : ESPL_CUDA_INSTRUCTION_AUTOMATIC;
 }
 
+static enum espl_cuda_pipeline pipeline_of(const struct espl_cli *cli)
+{
+    const char *name = espl_args_value(cli->args, "pipeline", "automatic");
+    return strcmp(name, "producer") == 0 ? ESPL_CUDA_PIPELINE_PRODUCER
+           : strcmp(name, "own") == 0    ? ESPL_CUDA_PIPELINE_OWN
+                                         : ESPL_CUDA_PIPELINE_AUTOMATIC;
+}
+
 /* The parser knows the names: anything but a baseline is "none". */
 static enum espl_status read_baselines(const struct espl_cli *cli,
                                        struct espl_spmm_settings *settings, struct espl_error *err)
@@ -218,15 +226,21 @@ static enum espl_status check_bits(const struct espl_spmm_settings *settings,
     return status == ESPL_OK ? status : ESPL_E_USAGE;
 }
 
+static bool asks_for_cuda(const struct espl_spmm_settings *settings)
+{
+    const struct espl_spmm_bench_options *options = &settings->options;
+    return options->sweep || settings->tuning_file != NULL || settings->ablation || options->atom ||
+           settings->library_count > 0 || options->instruction != ESPL_CUDA_INSTRUCTION_AUTOMATIC ||
+           options->pipeline != ESPL_CUDA_PIPELINE_AUTOMATIC;
+}
+
 /* Options that ask for what the CPU has not, or for two things at a time. */
 static enum espl_status check(const struct espl_spmm_settings *settings, struct espl_error *err)
 {
     const struct espl_spmm_bench_options *options = &settings->options;
-    if (settings->cpu &&
-        (options->sweep || settings->tuning_file != NULL || settings->ablation || options->atom ||
-         settings->library_count > 0 || options->instruction != ESPL_CUDA_INSTRUCTION_AUTOMATIC)) {
+    if (settings->cpu && asks_for_cuda(settings)) {
         espl_fail(err, ESPL_E_USAGE,
-                  "--atom, --sweep, --tune, --tuning, --ablation, --instruction and "
+                  "--atom, --sweep, --tune, --tuning, --ablation, --instruction, --pipeline and "
                   "--baseline-library are about CUDA devices, not --backend cpu");
         return espl_hint(err, "leave out --backend");
     }
@@ -235,6 +249,15 @@ static enum espl_status check(const struct espl_spmm_settings *settings, struct 
         espl_fail(err, ESPL_E_USAGE,
                   "--ablation has no sweep, layers or artifact: it stands instead of the cases");
         return espl_hint(err, "leave out --sweep, --tune, --atom and --output");
+    }
+    if (settings->ablation && options->pipeline != ESPL_CUDA_PIPELINE_AUTOMATIC) {
+        espl_fail(err, ESPL_E_USAGE, "--ablation measures both pipelines");
+        return espl_hint(err, "leave out --pipeline");
+    }
+    if (settings->tune_file != NULL && options->pipeline == ESPL_CUDA_PIPELINE_PRODUCER) {
+        espl_fail(err, ESPL_E_USAGE,
+                  "--tune stores cuts for warps that copy their own chunks, not for a producer");
+        return espl_hint(err, "leave out --pipeline, or try every cut with --sweep");
     }
     if (settings->tune_file != NULL && settings->tuning_file != NULL) {
         espl_fail(err, ESPL_E_USAGE, "--tune writes stored choices and --tuning uses them");
@@ -258,6 +281,7 @@ enum espl_status espl_spmm_settings_read(const struct espl_cli *cli,
     settings->ablation = espl_args_has(cli->args, "ablation");
     settings->options.all_modes = espl_args_has(cli->args, "all");
     settings->options.instruction = instruction_of(cli);
+    settings->options.pipeline = pipeline_of(cli);
     settings->options.sweep = espl_args_has(cli->args, "sweep") || settings->tune_file != NULL;
     if (strcmp(backend, "ref") == 0) {
         return espl_fail(err, ESPL_E_USAGE, "bench spmm times the backends cuda and cpu, not ref");

@@ -66,6 +66,10 @@ static const struct espl_option bench_options[] = {
      .argument = "automatic|int8|int4",
      .complete = ESPL_COMPLETE_CHOICE,
      .help = "spmm: matrix instruction (default automatic: INT4 where the device has it)"},
+    {.name = "pipeline",
+     .argument = "automatic|own|producer",
+     .complete = ESPL_COMPLETE_CHOICE,
+     .help = "spmm: each warp copies its own chunks (default), or one warp for all others"},
     {.name = "repeats", .argument = "N", .help = "spmm, nm: repeats of a timing (default 11)"},
     {.name = "baseline",
      .argument = "cublaslt-int8|cublas-fp16|cusparse-csr|sgemm-f32|none",
@@ -92,7 +96,8 @@ static const struct espl_option bench_options[] = {
      .argument = "FILE",
      .complete = ESPL_COMPLETE_FILE,
      .help = "spmm: take choices stored there before the rule's"},
-    {.name = "ablation", .help = "spmm: what stages and row order are worth, instead of the cases"},
+    {.name = "ablation",
+     .help = "spmm: what stages, a producer warp and row order are worth, not cases"},
     {.name = "output",
      .argument = "FILE.h5",
      .complete = ESPL_COMPLETE_FILE,
@@ -143,8 +148,8 @@ const struct espl_bench espl_benches[] = {
      espl_bench_search},
     {"spmm", "products of few tokens on a CUDA device beside other libraries'",
      "[FILE|KEY|JOB:STAGE]", 1,
-     "backend threads shape sparsity bits tokens form instruction repeats baseline "
-     "baseline-library all atom group outliers sweep tune tuning ablation output svg",
+     "backend threads shape sparsity bits tokens form instruction pipeline repeats "
+     "baseline baseline-library all atom group outliers sweep tune tuning ablation output svg",
      espl_bench_spmm},
     {NULL, NULL, NULL, 0, NULL, NULL},
 };

@@ -243,8 +243,9 @@ static void test_permutations__undone(void **state)
 
 /* warps, splits, window, stages, parts */
 static const struct espl_cuda_spmm_choice cuts[] = {
-    {12, 1, 1, 2, 64, 0}, {5, 1, 5, 2, 3, 0},  {8, 2, 2, 2, 7, 0},  {1, 1, 1, 2, 2, 0},
-    {12, 3, 3, 2, 0, 0},  {4, 5, 1, 4, 40, 0}, {9, 1, 3, 2, 11, 0}, {8, 4, 2, 2, 125, 0},
+    {12, 1, 1, 2, 64, 0, 0}, {5, 1, 5, 2, 3, 0, 0},   {8, 2, 2, 2, 7, 0, 0},
+    {1, 1, 1, 2, 2, 0, 0},   {12, 3, 3, 2, 0, 0, 0},  {4, 5, 1, 4, 40, 0, 0},
+    {9, 1, 3, 2, 11, 0, 0},  {8, 4, 2, 2, 125, 0, 0},
 };
 
 enum { CUT_ROWS = 2000, SMALL_ROWS = 330, SMALL_PARTS = 24 }; /* a few blocks without rows */

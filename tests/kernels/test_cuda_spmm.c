@@ -49,6 +49,25 @@ static size_t form_count(void)
     return wanted_instruction() == ESPL_CUDA_INSTRUCTION_INT4 ? count - 1 : count;
 }
 
+static const enum espl_cuda_pipeline pipelines[] = {ESPL_CUDA_PIPELINE_AUTOMATIC,
+                                                    ESPL_CUDA_PIPELINE_PRODUCER};
+enum { PIPELINES = sizeof pipelines / sizeof pipelines[0] };
+
+/* The product as wanted, or NULL when it is one that no producer warp is for, or a device:
+ * test_producer__exact_or_refused() looks at which. */
+static struct espl_cuda_spmm *create(const struct espl_cuda_matrix *matrix, size_t tokens,
+                                     const struct espl_cuda_spmm_choice *wanted)
+{
+    struct espl_error err;
+    struct espl_cuda_spmm *spmm = NULL;
+    const enum espl_status status = espl_cuda_spmm_create(matrix, tokens, wanted, &spmm, &err);
+    if (wanted->pipeline != ESPL_CUDA_PIPELINE_PRODUCER || status != ESPL_E_UNSUPPORTED ||
+        strstr(err.message, "producer warp") == NULL) {
+        cuda_check(status, &err);
+    }
+    return spmm;
+}
+
 static struct espl_cuda_matrix *upload_form(const struct cuda_product *p, const struct form *form)
 {
     struct espl_error err;
@@ -72,15 +91,17 @@ static struct espl_cuda_matrix *upload_form(const struct cuda_product *p, const 
 static void try_matrix(struct cuda_product *p, const struct espl_cuda_matrix *matrix,
                        const struct espl_cuda_spmm_choice *cut, size_t tokens, const char *what)
 {
-    struct espl_error err;
-    struct espl_cuda_spmm *spmm = NULL;
     struct espl_cuda_spmm_choice wanted =
         cut != NULL ? *cut : (struct espl_cuda_spmm_choice){.warps = 0};
     wanted.instruction = wanted_instruction();
-    cuda_check(espl_cuda_spmm_create(matrix, p->tokens, &wanted, &spmm, &err), &err);
-    cuda_product_run(p, spmm, tokens, what);
-    cuda_product_run(p, spmm, tokens, what); /* the work space is as it was */
-    espl_cuda_spmm_destroy(spmm);
+    for (size_t i = 0; i < PIPELINES; i++) {
+        wanted.pipeline = pipelines[i];
+        struct espl_cuda_spmm *spmm = create(matrix, p->tokens, &wanted);
+        for (unsigned run = 0; run < 2 && spmm != NULL; run++) { /* the work space is as it was */
+            cuda_product_run(p, spmm, tokens, what);
+        }
+        espl_cuda_spmm_destroy(spmm);
+    }
 }
 
 static void try_all_forms(struct cuda_product *p, size_t tokens)
@@ -207,10 +228,11 @@ static void test_bits__2_3_and_4_dense(void **state)
     }
 }
 
-/* warps, splits, window, stages, parts, instruction */
+/* warps, splits, window, stages, parts; instruction and pipeline are wanted for all */
 static const struct espl_cuda_spmm_choice cuts[] = {
-    {14, 1, 1, 2, 64, 0}, {5, 1, 5, 2, 3, 0},  {8, 2, 2, 3, 7, 0},  {1, 1, 1, 2, 2, 0},
-    {12, 3, 3, 2, 0, 0},  {4, 5, 1, 4, 40, 0}, {9, 1, 3, 3, 11, 0}, {8, 4, 2, 2, 384, 0},
+    {14, 1, 1, 2, 64, 0, 0}, {5, 1, 5, 2, 3, 0, 0},   {8, 2, 2, 3, 7, 0, 0},
+    {1, 1, 1, 2, 2, 0, 0},   {12, 3, 3, 2, 0, 0, 0},  {4, 5, 1, 4, 40, 0, 0},
+    {9, 1, 3, 3, 11, 0, 0},  {8, 4, 2, 2, 384, 0, 0}, {15, 1, 5, 2, 0, 0, 0},
 };
 
 enum { CUT_ROWS = 2000, SMALL_ROWS = 330, SMALL_PARTS = 24 }; /* a few blocks without rows */
@@ -242,15 +264,11 @@ static void test_cuts__do_not_change_the_result(void **state)
 }
 
 /* Launches that overlap and split their columns, while another stream stores to memory. */
-static void repeat_form(const struct cuda_product *p, const struct form *form, size_t launches,
-                        struct cuda_load *load)
+static void repeat_form(const struct cuda_product *p, const struct form *form,
+                        const struct espl_cuda_spmm *spmm, size_t launches, struct cuda_load *load)
 {
     struct espl_error err;
-    const struct espl_cuda_spmm_choice wanted = {.splits = 3, .instruction = wanted_instruction()};
-    struct espl_cuda_matrix *matrix = upload_form(p, form);
-    struct espl_cuda_spmm *spmm = NULL;
     void *outputs = NULL;
-    cuda_check(espl_cuda_spmm_create(matrix, p->tokens, &wanted, &spmm, &err), &err);
     cuda_check(espl_cuda_alloc(launches * cuda_product_bytes(p), &outputs, &err), &err);
     cuda_check(espl_cuda_fill(outputs, CUDA_POISON, launches * cuda_product_bytes(p), &err), &err);
     cuda_check(espl_cuda_synchronize(&err), &err);
@@ -267,8 +285,6 @@ static void repeat_form(const struct cuda_product *p, const struct form *form, s
         cuda_product_expect(p, p->tokens, form->name);
     }
     espl_cuda_free(outputs);
-    espl_cuda_spmm_destroy(spmm);
-    espl_cuda_matrix_destroy(matrix);
 }
 
 static void test_repeats__two_hundred_times_the_same_bits(void **state)
@@ -283,8 +299,17 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
     }
     cuda_product_make(&rng, 1500, 3072, 8, 4, 0.5, &p);
     cuda_load_open(&load);
-    for (size_t f = 0; f < form_count(); f++) {
-        repeat_form(&p, &forms[f], launches, &load);
+    for (size_t f = 0; f < PIPELINES * form_count(); f++) {
+        const struct form *form = &forms[f / PIPELINES];
+        const struct espl_cuda_spmm_choice wanted = {
+            .splits = 3, .instruction = wanted_instruction(), .pipeline = pipelines[f % PIPELINES]};
+        struct espl_cuda_matrix *matrix = upload_form(&p, form);
+        struct espl_cuda_spmm *spmm = create(matrix, p.tokens, &wanted);
+        if (spmm != NULL) {
+            repeat_form(&p, form, spmm, launches, &load);
+        }
+        espl_cuda_spmm_destroy(spmm);
+        espl_cuda_matrix_destroy(matrix);
     }
     cuda_load_close(&load);
     cuda_product_free(&p);
@@ -328,6 +353,55 @@ static void test_int4__exact_or_refused(void **state)
     cuda_product_free(&p);
 }
 
+/* A producer warp multiplies plain sparse weights of one form, from 9.0; what it does not is told
+ * why. */
+static void test_producer__exact_or_refused(void **state)
+{
+    (void)state;
+    struct espl_cuda_info info;
+    struct espl_cuda_spmm_choice wanted = {.instruction = ESPL_CUDA_INSTRUCTION_INT8,
+                                           .pipeline = ESPL_CUDA_PIPELINE_PRODUCER};
+    struct espl_rng rng = espl_rng_stream(31, "cuda-spmm", 0);
+    struct espl_error err;
+    struct cuda_product p;
+    if (!cuda_has_device()) {
+        skip();
+    }
+    cuda_check(espl_cuda_probe(&info, &err), &err);
+    cuda_product_make(&rng, 40, 1100, 9, 4, 0.5, &p);
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+        const char *refusal = forms[f].unit == ESPL_IEBME_MIXED   ? "not for mixed areas"
+                              : forms[f].unit == ESPL_IEBME_DENSE ? "not for dense weights"
+                              : info.devices[0].compute_major < 9
+                                  ? "no bulk copies for a producer warp on a device"
+                                  : NULL;
+        struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
+        struct espl_cuda_spmm *spmm = NULL;
+        const enum espl_status status =
+            espl_cuda_spmm_create(matrix, p.tokens, &wanted, &spmm, &err);
+        if (refusal == NULL) {
+            cuda_check(status, &err);
+            assert_int_equal(espl_cuda_spmm_chosen(spmm).pipeline, wanted.pipeline);
+            cuda_product_run(&p, spmm, p.tokens, forms[f].name);
+        } else {
+            assert_int_equal(status, ESPL_E_UNSUPPORTED);
+            assert_non_null(strstr(err.message, refusal));
+        }
+        espl_cuda_spmm_destroy(spmm);
+        espl_cuda_matrix_destroy(matrix);
+    }
+    struct espl_cuda_matrix *matrix = upload_form(&p, &forms[0]);
+    struct espl_cuda_spmm *none = NULL;
+    wanted.instruction = ESPL_CUDA_INSTRUCTION_INT4;
+    assert_int_equal(espl_cuda_spmm_create(matrix, 9, &wanted, &none, &err), ESPL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "not for the INT4 matrix instruction"));
+    wanted = (struct espl_cuda_spmm_choice){.warps = 16, .pipeline = ESPL_CUDA_PIPELINE_PRODUCER};
+    assert_int_equal(espl_cuda_spmm_create(matrix, 9, &wanted, &none, &err), ESPL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "cannot use 16 warps"));
+    espl_cuda_matrix_destroy(matrix);
+    cuda_product_free(&p);
+}
+
 static void test_refusals__say_what_does_not_fit(void **state)
 {
     (void)state;
@@ -368,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_cuts__do_not_change_the_result),
         cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),
         cmocka_unit_test(test_int4__exact_or_refused),
+        cmocka_unit_test(test_producer__exact_or_refused),
         cmocka_unit_test(test_refusals__say_what_does_not_fit),
     };
     cuda_filter_tests();

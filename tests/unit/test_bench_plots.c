@@ -22,7 +22,7 @@ static char *content_of(const char *name)
 static struct espl_spmm_ablation panel(double sparsity, double seconds)
 {
     struct espl_spmm_ablation made = {
-        .rows = 64, .cols = 128, .tokens = 8, .sparsity = sparsity, .count = 3};
+        .rows = 64, .cols = 128, .tokens = 8, .sparsity = sparsity, .count = 4};
     made.variants[0] = (struct espl_spmm_variant){
         .form = "dense", .measured = true, .bytes = 4096, .time = {4e-6, 5e-6}};
     made.variants[1] = (struct espl_spmm_variant){.form = "2x1",
@@ -32,6 +32,9 @@ static struct espl_spmm_ablation panel(double sparsity, double seconds)
                                                   .bytes = 3000,
                                                   .time = {seconds, seconds}};
     made.variants[2] = (struct espl_spmm_variant){.form = "2x2", .stages = 4};
+    made.variants[3] = made.variants[1];
+    made.variants[3].reordered = false;
+    made.variants[3].producer = true;
     return made;
 }
 
@@ -44,16 +47,20 @@ static void test_ablation__is_drawn_with_its_figures(void **state)
     (void)snprintf(folder, sizeof folder, "%s", below("plots"));
     assert_int_equal(espl_spmm_ablation_plot(panels, 2, folder, &err), ESPL_OK);
     char *csv = content_of("plots/ablation-64x128-n8.csv");
-    assert_string_equal(csv, "zeros,form,reordered,stages,weight_bytes,median_seconds,p95_seconds\n"
-                             "0.5,dense,0,0,4096,4e-06,5e-06\n"
-                             "0.5,2x1,1,3,3000,3e-06,3e-06\n"
-                             "0.7,dense,0,0,4096,4e-06,5e-06\n"
-                             "0.7,2x1,1,3,3000,2e-06,2e-06\n");
+    assert_string_equal(
+        csv, "zeros,form,reordered,producer,stages,weight_bytes,median_seconds,p95_seconds\n"
+             "0.5,dense,0,0,0,4096,4e-06,5e-06\n"
+             "0.5,2x1,1,0,3,3000,3e-06,3e-06\n"
+             "0.5,2x1,0,1,3,3000,3e-06,3e-06\n"
+             "0.7,dense,0,0,0,4096,4e-06,5e-06\n"
+             "0.7,2x1,1,0,3,3000,2e-06,2e-06\n"
+             "0.7,2x1,0,1,3,3000,2e-06,2e-06\n");
     char *svg = content_of("plots/ablation-64x128-n8.svg");
     assert_non_null(strstr(svg, ">Ablation, 64 x 128, 8 tokens</text>"));
     assert_non_null(strstr(svg, ">50 % zeros, us</text>"));
     assert_non_null(strstr(svg, ">70 % zeros, us</text>"));
     assert_non_null(strstr(svg, ">2x1 in order, 3</text>"));
+    assert_non_null(strstr(svg, ">2x1 producer, 3</text>"));
     assert_non_null(strstr(svg, ">2.00</text>"));
     assert_non_null(strstr(svg, ">does not fit</text>"));
     free(csv);

@@ -45,8 +45,8 @@ static void fill(struct espl_bench_record *record)
     item.results[1].expected = 1e-6;
     item.results[1].bytes = 700;
     item.results[1].stored = true;
-    item.results[1].choice = (struct espl_cuda_spmm_choice){16, 2, 4, 3, 66, 0};
-    item.results[1].sweep = (struct espl_spmm_sweep){9, {8, 1, 1, 2, 5, 0}, 3.2e-6, 4e-6};
+    item.results[1].choice = (struct espl_cuda_spmm_choice){16, 2, 4, 3, 66, 0, 0};
+    item.results[1].sweep = (struct espl_spmm_sweep){9, {8, 1, 1, 2, 5, 0, 0}, 3.2e-6, 4e-6};
     item.results[2] = result("peer", false, 12e-6);
     item.count = 3;
     espl_spmm_choose(&item);

@@ -53,14 +53,25 @@ enum espl_cuda_instruction {
     ESPL_CUDA_INSTRUCTION_INT4 = 2
 };
 
+/** Who brings chunks of sparse weights into shared memory: every warp those that it decodes, or one
+ *  warp of a block for all others, which then are 15 at most. PRODUCER is for plain weights of one
+ *  sparse form and the INT8 instruction, from compute capability 9.0; the rule never takes it,
+ * since it is slower (docs/kernels/spmm.md). */
+enum espl_cuda_pipeline {
+    ESPL_CUDA_PIPELINE_AUTOMATIC = 0,
+    ESPL_CUDA_PIPELINE_OWN = 1,
+    ESPL_CUDA_PIPELINE_PRODUCER = 2
+};
+
 /** How the work is cut, and by what it is done. In an argument 0 leaves a member to the rule. */
 struct espl_cuda_spmm_choice {
-    unsigned warps;  /* of a block: sparse up to 16; dense 16, for 8 tokens also 20 */
+    unsigned warps;  /* of a block: sparse up to 16 that multiply; dense 16, for 8 tokens also 20 */
     unsigned splits; /* of the columns over blocks; their sums meet in the work space */
     unsigned window; /* slices of columns that a block does at a time (sparse) */
     unsigned stages; /* of each warp's ring (sparse), 2 to 4 */
     unsigned parts;  /* of the rows over blocks */
     enum espl_cuda_instruction instruction;
+    enum espl_cuda_pipeline pipeline;
 };
 
 /** A matrix made ready for up to `tokens` tokens, with its own work space. Use it in one stream at
