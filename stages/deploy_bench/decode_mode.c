@@ -5,6 +5,7 @@
 #include "espalier/cuda_probe.h"
 #include "eval/energy/meter.h"
 #include "kernels/bench/spmm_bench.h"
+#include "stages/deploy_bench/deploy_plan.h"
 #include "stages/encode_common/coded_linear.h"
 
 #include <inttypes.h>
@@ -26,12 +27,6 @@ static const enum espl_iebme_areas areas_of[] = {ESPL_IEBME_DENSE, ESPL_IEBME_DE
 
 /* ---- plan ---- */
 
-static enum espl_status refuse(struct espl_error *err, const char *blamed, const char *hint)
-{
-    espl_hint(err, "%s", hint);
-    return espl_blame(err, blamed);
-}
-
 static size_t most_of(const struct espl_list *list)
 {
     const int64_t *items = list->items;
@@ -49,35 +44,61 @@ static enum espl_status check_lists(const struct espl_deploy_params *params, str
         params->output_tokens.count == 0) {
         espl_fail(err, ESPL_E_JOB,
                   "'sequences', 'prompt_tokens' and 'output_tokens' must each name at least one");
-        return refuse(err,
-                      params->sequences.count == 0       ? "param:sequences"
-                      : params->prompt_tokens.count == 0 ? "param:prompt_tokens"
-                                                         : "param:output_tokens",
-                      "leave the parameter out for the usual ones");
+        return espl_deploy_refuse(err,
+                                  params->sequences.count == 0       ? "param:sequences"
+                                  : params->prompt_tokens.count == 0 ? "param:prompt_tokens"
+                                                                     : "param:output_tokens",
+                                  "leave the parameter out for the usual ones");
     }
     for (size_t i = 0; i < params->against.count; i++) {
         if (against[i] == AGAINST_NONE && params->against.count > 1) {
             espl_fail(err, ESPL_E_JOB, "'none' must stand alone in 'against'");
-            return refuse(err, "param:against", "name the runtimes, or none");
+            return espl_deploy_refuse(err, "param:against", "name the runtimes, or none");
         }
     }
-    return ESPL_OK;
+    enum espl_status status = espl_deploy_check_numbers(&params->sequences, "sequences", err);
+    if (status == ESPL_OK) {
+        status = espl_deploy_check_numbers(&params->prompt_tokens, "prompt_tokens", err);
+    }
+    if (status == ESPL_OK) {
+        status = espl_deploy_check_numbers(&params->output_tokens, "output_tokens", err);
+    }
+    return status == ESPL_OK
+               ? espl_deploy_check_choices(&params->against, "against", espl_decode_against, err)
+               : status;
 }
 
 static enum espl_status check_device(const char *device, struct espl_error *err)
 {
-    if (strcmp(device, "auto") == 0 || strcmp(device, "cuda:0") == 0) {
-        return ESPL_OK;
-    }
     if (espl_deploy_is_cpu(device)) {
         espl_fail(
-            err, ESPL_E_UNSUPPORTED,
+            err, ESPL_E_JOB,
             "mode 'decode' runs on a CUDA device alone: there is no cache of keys on the CPU");
-        return refuse(err, "param:mode",
-                      "use mode: kernel for the CPU's products, or set 'device' to cuda:0");
+        return espl_deploy_refuse(
+            err, "param:mode",
+            "use mode: kernel for the CPU's products, or set 'device' to cuda:0");
     }
-    espl_fail(err, ESPL_E_UNSUPPORTED, "deploy-bench measures cuda:0, not '%s'", device);
-    return espl_hint(err, "make it the first one: CUDA_VISIBLE_DEVICES=%s", device + 5);
+    return espl_deploy_check_cuda(device, err);
+}
+
+/* Rotary positions have no end, learned ones do. */
+static enum espl_status check_positions(const struct espl_deploy_params *params,
+                                        const struct espl_model_config *config,
+                                        struct espl_error *err)
+{
+    const size_t tokens = most_of(&params->prompt_tokens) + most_of(&params->output_tokens);
+    if (config->rope.type != ESPL_ROPE_NONE || tokens <= config->max_positions) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_JOB,
+              "%zu tokens of prompt and output are more than the model's %" PRIu64
+              " learned positions",
+              tokens, config->max_positions);
+    return espl_deploy_refuse(err,
+                              most_of(&params->prompt_tokens) > config->max_positions
+                                  ? "param:prompt_tokens"
+                                  : "param:output_tokens",
+                              "shorten the longest prompt or the longest output");
 }
 
 /* Sparsity that pruning aimed at; 0 when the model does not say. */
@@ -94,6 +115,14 @@ static struct espl_device_weights_options weights_of(const struct espl_deploy_pa
                                                 .automatic = params->areas == AREAS_AUTO,
                                                 .areas = areas_of[params->areas],
                                                 .tokens = (size_t)sequences[0]};
+}
+
+/* The encoded model and those it is compared with. */
+static size_t runtimes_of(const struct espl_deploy_params *params)
+{
+    const int *against = params->against.items;
+    const bool none = params->against.count > 0 && against[0] == AGAINST_NONE;
+    return none ? 1 : params->against.count + 1;
 }
 
 /* The largest runtime at the largest place of the grid. */
@@ -141,11 +170,14 @@ enum espl_status espl_decode_plan(struct espl_plan_ctx *ctx,
         }
     }
     if (status == ESPL_OK) {
+        status = check_positions(params, &model.config, err);
+    }
+    if (status == ESPL_OK) {
         const double floats = 6.0; /* of the largest linear: codes, floats, FP16, what is joined */
         est->host_bytes = (uint64_t)(floats * 4.0 * (double)model.largest);
         est->device_bytes = planned_bytes(params, &model, sparsity_of(description));
         (void)snprintf(est->note, sizeof est->note, "%zu runtimes at %zu places, on cuda:0",
-                       params->against.count + 1,
+                       runtimes_of(params),
                        params->sequences.count * params->prompt_tokens.count *
                            params->output_tokens.count);
     }
@@ -395,8 +427,8 @@ static enum espl_status prepare(struct state *state, struct espl_error *err)
     const struct espl_deploy_params *params = state->params;
     struct espl_cuda_info info;
     struct espl_spmm_ceiling ceiling;
-    state->cells = (params->against.count + 1) * params->sequences.count *
-                   params->prompt_tokens.count * params->output_tokens.count;
+    state->cells = runtimes_of(params) * params->sequences.count * params->prompt_tokens.count *
+                   params->output_tokens.count;
     state->record.repeats = (size_t)params->repeats;
     state->record.cells = calloc(state->cells, sizeof *state->record.cells);
     if (state->record.cells == NULL) {

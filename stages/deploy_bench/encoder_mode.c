@@ -3,10 +3,10 @@
 #include "espalier/cuda_graph.h"
 #include "eval/device_vision.h"
 #include "eval/vision_quality.h"
+#include "stages/deploy_bench/deploy_plan.h"
 #include "stages/deploy_bench/encoder_accuracy.h"
 #include "stages/deploy_bench/encoder_levels.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,30 +18,19 @@ enum {
 
 /* ---- plan ---- */
 
-static enum espl_status refuse(struct espl_error *err, const char *blamed, const char *hint)
-{
-    espl_hint(err, "%s", hint);
-    return espl_blame(err, blamed);
-}
-
 static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
 {
-    const int64_t *batches = params->batches.items;
     if (params->batches.count == 0 || params->batches.count > ESPL_ENCODER_MOST_BATCHES ||
         params->runtimes.count == 0) {
         espl_fail(err, ESPL_E_JOB, "'batches' and 'runtimes' must name at least one each");
-        return refuse(err, params->runtimes.count == 0 ? "param:runtimes" : "param:batches",
-                      "leave the parameter out for the usual ones; at most 16 batches");
+        return espl_deploy_refuse(err,
+                                  params->runtimes.count == 0 ? "param:runtimes" : "param:batches",
+                                  "leave the parameter out for the usual ones; at most 16 batches");
     }
-    for (size_t i = 0; i < params->batches.count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (batches[i] == batches[j]) {
-                espl_fail(err, ESPL_E_JOB, "'batches' names %" PRId64 " twice", batches[i]);
-                return refuse(err, "param:batches", "name each number once");
-            }
-        }
-    }
-    return ESPL_OK;
+    const enum espl_status status = espl_deploy_check_numbers(&params->batches, "batches", err);
+    return status == ESPL_OK ? espl_deploy_check_choices(&params->runtimes, "runtimes",
+                                                         espl_encoder_runtimes, err)
+                             : status;
 }
 
 static enum espl_status check_device(const char *device, struct espl_error *err)
@@ -50,9 +39,10 @@ static enum espl_status check_device(const char *device, struct espl_error *err)
         espl_fail(err, ESPL_E_JOB,
                   "mode 'encoder' measures a CUDA device, but the job names the "
                   "CPU");
-        return refuse(err, "param:mode", "set 'device' to cuda:0, or measure mode: kernel");
+        return espl_deploy_refuse(err, "param:mode",
+                                  "set 'device' to cuda:0, or measure mode: kernel");
     }
-    return ESPL_OK;
+    return espl_deploy_check_cuda(device, err);
 }
 
 bool espl_encoder_is_packed(const json_t *description)
@@ -72,7 +62,8 @@ static enum espl_status check_model(const json_t *description, struct espl_model
     }
     if (!espl_encoder_is_packed(description) || !espl_model_config_is_vision(config)) {
         espl_fail(err, ESPL_E_KIND, "mode 'encoder' takes an image model that nm-pack made");
-        return refuse(err, "input:model", "mode: kernel measures the products of other models");
+        return espl_deploy_refuse(err, "input:model",
+                                  "mode: kernel measures the products of other models");
     }
     return ESPL_OK;
 }
@@ -222,9 +213,7 @@ static enum espl_status measure_all(struct state *state, struct espl_error *err)
         if (espl_ctx_cancelled(state->ctx)) {
             return espl_ctx_stop(state->ctx, err);
         }
-        if (espl_encoder_find(&state->record, batch, (enum espl_encoder_runtime)runtime) == NULL) {
-            status = measure(state, (enum espl_encoder_runtime)runtime, batch, err);
-        }
+        status = measure(state, (enum espl_encoder_runtime)runtime, batch, err);
     }
     if (status == ESPL_OK && state->levels.narrow) {
         espl_log(espl_ctx_log(state->ctx), ESPL_LOG_WARN,

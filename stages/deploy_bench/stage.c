@@ -4,11 +4,11 @@
 #include "espalier/kernels.h"
 #include "stages/deploy_bench/decode_mode.h"
 #include "stages/deploy_bench/deploy_measure.h"
+#include "stages/deploy_bench/deploy_plan.h"
 #include "stages/deploy_bench/deploy_run.h"
 #include "stages/deploy_bench/encoder_mode.h"
 #include "stages/encode_common/coded_linear.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -200,39 +200,18 @@ static const struct espl_port outputs[] = {
 
 /* ---- plan ---- */
 
-static enum espl_status refuse(struct espl_error *err, const char *blamed, const char *hint)
-{
-    espl_hint(err, "%s", hint);
-    return espl_blame(err, blamed);
-}
-
 static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
 {
-    const int64_t *tokens = params->tokens.items;
-    const int *forms = params->forms.items;
     if (params->tokens.count == 0 || params->forms.count == 0 ||
         params->forms.count > ESPL_SPMM_MAX_FORMS) {
         espl_fail(err, ESPL_E_JOB, "'tokens' and 'forms' must each name at least one");
-        return refuse(err, params->tokens.count == 0 ? "param:tokens" : "param:forms",
-                      "leave the parameter out for the usual ones");
+        return espl_deploy_refuse(err, params->tokens.count == 0 ? "param:tokens" : "param:forms",
+                                  "leave the parameter out for the usual ones");
     }
-    for (size_t i = 0; i < params->tokens.count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (tokens[i] == tokens[j]) {
-                espl_fail(err, ESPL_E_JOB, "'tokens' names %" PRId64 " twice", tokens[i]);
-                return refuse(err, "param:tokens", "name each number once");
-            }
-        }
-    }
-    for (size_t i = 0; i < params->forms.count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (forms[i] == forms[j]) {
-                espl_fail(err, ESPL_E_JOB, "'forms' names '%s' twice", espl_deploy_forms[forms[i]]);
-                return refuse(err, "param:forms", "name each form once");
-            }
-        }
-    }
-    return ESPL_OK;
+    const enum espl_status status = espl_deploy_check_numbers(&params->tokens, "tokens", err);
+    return status == ESPL_OK
+               ? espl_deploy_check_choices(&params->forms, "forms", espl_deploy_forms, err)
+               : status;
 }
 
 static enum espl_status check_baselines(const struct espl_deploy_params *params, bool cpu,
@@ -244,12 +223,14 @@ static enum espl_status check_baselines(const struct espl_deploy_params *params,
         if (!named && params->baselines.count > 1) {
             espl_fail(err, ESPL_E_JOB, "'%s' must stand alone in 'baselines'",
                       espl_deploy_baselines[baselines[i]]);
-            return refuse(err, "param:baselines", "name the baselines, or none of them");
+            return espl_deploy_refuse(err, "param:baselines",
+                                      "name the baselines, or none of them");
         }
         if (named && espl_deploy_is_cpu_baseline(baselines[i]) != cpu) {
             espl_fail(err, ESPL_E_JOB, "baseline '%s' does not run on %s",
                       espl_deploy_baselines[baselines[i]], cpu ? "the CPU" : "a CUDA device");
-            return refuse(err, "param:baselines", "auto takes those of the job's device");
+            return espl_deploy_refuse(err, "param:baselines",
+                                      "auto takes those of the job's device");
         }
     }
     return ESPL_OK;
@@ -265,13 +246,10 @@ static enum espl_status check_device(const struct espl_deploy_params *params, co
                                                   : "param:atom";
         espl_fail(err, ESPL_E_JOB, "'%s' is about CUDA devices, but the job measures the CPU",
                   name + strlen("param:"));
-        return refuse(err, name, "leave it out, or set 'device' to cuda:0");
+        return espl_deploy_refuse(err, name, "leave it out, or set 'device' to cuda:0");
     }
-    if (!cpu && strcmp(device, "auto") != 0 && strcmp(device, "cuda:0") != 0) {
-        espl_fail(err, ESPL_E_UNSUPPORTED, "deploy-bench measures cuda:0, not '%s'", device);
-        return espl_hint(err, "make it the first one: CUDA_VISIBLE_DEVICES=%s", device + 5);
-    }
-    return check_baselines(params, cpu, err);
+    const enum espl_status status = cpu ? ESPL_OK : espl_deploy_check_cuda(device, err);
+    return status == ESPL_OK ? check_baselines(params, cpu, err) : status;
 }
 
 static enum espl_status check_bits(const struct espl_deploy_params *params, unsigned bits, bool cpu,
@@ -292,13 +270,14 @@ static enum espl_status check_inputs(const struct espl_plan_ctx *ctx,
 {
     if (espl_plan_is_connected(ctx, "images") || espl_plan_is_connected(ctx, "latency")) {
         espl_fail(err, ESPL_E_JOB, "'images' and 'latency' belong to mode 'encoder'");
-        return refuse(err, "param:mode", "set mode: encoder, or leave these inputs out");
+        return espl_deploy_refuse(err, "param:mode",
+                                  "set mode: encoder, or leave these inputs out");
     }
     if (espl_encoder_is_packed(espl_plan_input(ctx, "model"))) {
         espl_fail(err, ESPL_E_KIND, "mode '%s' does not measure models that nm-pack made",
                   espl_deploy_modes[params->mode]);
-        return refuse(err, "input:model",
-                      "use mode: encoder, or `espalier bench nm` for single products");
+        return espl_deploy_refuse(err, "input:model",
+                                  "use mode: encoder, or `espalier bench nm` for single products");
     }
     return ESPL_OK;
 }

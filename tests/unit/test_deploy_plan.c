@@ -4,6 +4,8 @@
 
 #include "support/cmocka_all.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 extern const struct espl_stage espl_stage_atom_quantize;
@@ -45,6 +47,12 @@ static void test_plan__notes_what_decodes(void **state)
     const struct espl_estimate *estimate = &planned.plan->stages[1].estimate;
     assert_string_equal(estimate->note, "3 runtimes at 6 places, on cuda:0");
     assert_true(estimate->device_bytes > 0 && estimate->host_bytes > 0);
+    plan_free(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode, "
+                              "sequences: 1, against: none}}\n");
+    plan_expect_clean(&planned);
+    assert_string_equal(planned.plan->stages[1].estimate.note, "1 runtimes at 1 places, on cuda:0");
     plan_free(&planned);
 }
 
@@ -117,6 +125,26 @@ static void test_plan__refusals_of_decoding(void **state)
     refuse(QUANT_OF("4") "  - id: bench\n"
                          "    use: deploy-bench\n"
                          "    in: quant\n"
+                         "    with: {mode: decode, sequences: [8, 1, 8]}\n",
+           11, "'sequences' names 8 twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, prompt_tokens: [8, 8]}\n",
+           11, "'prompt_tokens' names 8 twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, output_tokens: [8, 8]}\n",
+           11, "'output_tokens' names 8 twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, against: [dense-fp16, dense-fp16]}\n",
+           11, "'against' names 'dense-fp16' twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
                          "    with: {mode: decode, output_tokens: []}\n",
            11, "'sequences', 'prompt_tokens' and 'output_tokens' must each name at least one",
            "leave the parameter out");
@@ -130,6 +158,33 @@ static void test_plan__refusals_of_decoding(void **state)
            "quantise with weight_bits: 4");
 }
 
+static void test_plan__learned_positions_have_an_end(void **state)
+{
+    (void)state;
+    struct espl_model_config config = prune_opt_config();
+    struct planned planned;
+    char stages[512];
+    config.ffn = 40; /* groups of 8 */
+    (void)snprintf(stages, sizeof stages,
+                   QUANT_OF("4") "  - id: bench\n"
+                                 "    use: deploy-bench\n"
+                                 "    in: quant\n"
+                                 "    with: {mode: decode, prompt_tokens: 2, output_tokens: [4, "
+                                 "%" PRIu64 "]}\n",
+                   config.max_positions - 1);
+    plan_expect_refusal(registry, &config, 11, 16, stages, 11,
+                        "65 tokens of prompt and output are more than the model's 64 learned "
+                        "positions",
+                        "shorten the longest prompt");
+    (void)snprintf(stages, sizeof stages,
+                   QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: "
+                                 "decode, prompt_tokens: 2, output_tokens: [4, %" PRIu64 "]}}\n",
+                   config.max_positions - 2);
+    plan_stages(&planned, registry, &config, 11, 16, stages);
+    plan_expect_clean(&planned);
+    plan_free(&planned);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_plan__says_what_runs_on_the_cpu),
         cmocka_unit_test(test_plan__refusals),
         cmocka_unit_test(test_plan__refusals_of_decoding),
+        cmocka_unit_test(test_plan__learned_positions_have_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,17 @@ static void test_plan__refusals(void **state)
     refuse(PACKED "  - id: bench\n"
                   "    use: deploy-bench\n"
                   "    in: {model: pack}\n"
+                  "    with: {mode: encoder, runtimes: [packed, dense-int8, packed]}\n",
+           9, "'runtimes' names 'packed' twice", "once");
+    refuse(PACKED "  - id: bench\n"
+                  "    use: deploy-bench\n"
+                  "    in: {model: pack}\n"
+                  "    with: {mode: encoder}\n"
+                  "device: cuda:1\n",
+           7, "deploy-bench measures cuda:0, not 'cuda:1'", "CUDA_VISIBLE_DEVICES=1");
+    refuse(PACKED "  - id: bench\n"
+                  "    use: deploy-bench\n"
+                  "    in: {model: pack}\n"
                   "    with: {mode: encoder, runtimes: []}\n",
            9, "'batches' and 'runtimes' must name at least one each", "leave the parameter out");
     refuse(PACKED "  - id: bench\n"
