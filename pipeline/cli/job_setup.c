@@ -23,7 +23,7 @@ static bool has_gpu_driver(void)
 /* Can this machine give the job's device? A stage that runs on it takes `auto` for the first one.
  */
 static enum espl_status check_device(void *user, const char *device, const char *stage,
-                                     struct espl_error *err)
+                                     bool device_only, struct espl_error *err)
 {
     struct espl_cuda_info info;
     struct espl_error problem = {0};
@@ -48,6 +48,12 @@ static enum espl_status check_device(void *user, const char *device, const char 
                         device, info.device_count);
     } else {
         return ESPL_OK;
+    }
+    if (device_only) {
+        return espl_hint(err,
+                         "'%s' measures that device alone: run the job on a machine that has one, "
+                         "leave the stage out, or see `espalier doctor`",
+                         stage);
     }
     return stage == NULL
                ? espl_hint(err, "use `--device cpu` (all stages work), or see `espalier doctor`")

@@ -76,10 +76,11 @@ typedef double (*espl_history_fn)(void *user, const char *stage_name,
                                   const struct espl_estimate *est);
 
 /** Can this machine give the job's device? stage: id of the first stage that runs on it
- * (ESPL_STAGE_ON_DEVICE), NULL when none does. Fails with MACHINE or UNSUPPORTED and a hint. The
- * engine does not know backends, so the caller brings this. */
+ * (ESPL_STAGE_ON_DEVICE), of those that cannot use the CPU instead when there are any, NULL when
+ * none does. device_only: it cannot. Fails with MACHINE or UNSUPPORTED and a hint. The engine does
+ * not know backends, so the caller brings this. */
 typedef enum espl_status (*espl_device_check_fn)(void *user, const char *device, const char *stage,
-                                                 struct espl_error *err);
+                                                 bool device_only, struct espl_error *err);
 
 struct espl_plan_options {
     const char *from;         /* stage id: this one and all that need it; NULL = all */

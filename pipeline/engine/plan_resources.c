@@ -184,14 +184,18 @@ static void check_device(struct espl_planner *planner)
     const struct espl_plan_options *options = planner->options;
     const char *device = planner->job->device;
     const char *stage = NULL;
+    bool device_only = false;
     struct espl_error problem = {0};
     for (size_t i = planner->plan->stage_count; i-- > 0;) {
-        if (will_run(&planner->plan->stages[i]) && is_on_device(&planner->plan->stages[i])) {
-            stage = planner->plan->stages[i].job_stage->id;
+        const struct espl_plan_stage *each = &planner->plan->stages[i];
+        if (will_run(each) && is_on_device(each) && (each->estimate.device_only || !device_only)) {
+            stage = each->job_stage->id;
+            device_only = each->estimate.device_only;
         }
     }
     if (options->check_device == NULL ||
-        options->check_device(options->check_device_user, device, stage, &problem) == ESPL_OK) {
+        options->check_device(options->check_device_user, device, stage, device_only, &problem) ==
+            ESPL_OK) {
         if (strncmp(device, "cuda:", 5) == 0) {
             warn_of_cpu_stages(planner);
         }

@@ -45,9 +45,10 @@ struct espl_estimate {
     uint64_t device_bytes;
     uint64_t scratch_bytes; /* in results/partial while it runs */
     uint64_t output_bytes;
-    uint64_t units; /* resumable units (layers) */
-    double flop;    /* arithmetic, for a first guess of time on a machine without history */
-    char note[160]; /* shown in `plan`: "224 of 225 linear layers"; may be empty */
+    uint64_t units;   /* resumable units (layers) */
+    double flop;      /* arithmetic, for a first guess of time on a machine without history */
+    bool device_only; /* of stages on the device: what they measure does not exist on the CPU */
+    char note[160];   /* shown in `plan`: "224 of 225 linear layers"; may be empty */
 };
 
 struct espl_plan_ctx;

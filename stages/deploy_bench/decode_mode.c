@@ -175,6 +175,7 @@ enum espl_status espl_decode_plan(struct espl_plan_ctx *ctx,
     if (status == ESPL_OK) {
         const double floats = 6.0; /* of the largest linear: codes, floats, FP16, what is joined */
         est->host_bytes = (uint64_t)(floats * 4.0 * (double)model.largest);
+        est->device_only = true;
         est->device_bytes = planned_bytes(params, &model, sparsity_of(description));
         (void)snprintf(est->note, sizeof est->note, "%zu runtimes at %zu places, on cuda:0",
                        runtimes_of(params),

@@ -105,6 +105,7 @@ enum espl_status espl_encoder_plan(struct espl_plan_ctx *ctx,
     for (size_t i = 0; i < params->batches.count; i++) {
         most = batches[i] > most ? batches[i] : most;
     }
+    est->device_only = true;
     est->device_bytes = espl_device_vision_bytes(&config, (size_t)most);
     est->host_bytes = images != NULL ? espl_vision_measure_bytes(&config, NULL) : 0;
     (void)snprintf(est->note, sizeof est->note, "%zu runtimes at %zu batches, on cuda:0",

@@ -47,6 +47,7 @@ static void test_plan__notes_what_decodes(void **state)
     const struct espl_estimate *estimate = &planned.plan->stages[1].estimate;
     assert_string_equal(estimate->note, "3 runtimes at 6 places, on cuda:0");
     assert_true(estimate->device_bytes > 0 && estimate->host_bytes > 0);
+    assert_true(estimate->device_only);
     plan_free(&planned);
     plan_stages(&planned, registry, &config, 11, 16,
                 QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode, "

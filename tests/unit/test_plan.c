@@ -397,11 +397,12 @@ static void test_select__unknown_ids(void **state)
     espl_job_free(job);
 }
 
-static enum espl_status no_gpu(void *user, const char *device, const char *stage,
+static enum espl_status no_gpu(void *user, const char *device, const char *stage, bool device_only,
                                struct espl_error *err)
 {
     (void)user;
     assert_null(stage); /* none of the fakes runs on the device */
+    assert_false(device_only);
     (void)espl_fail(err, ESPL_E_MACHINE, "device '%s' is not available: no CUDA driver", device);
     return espl_hint(err, "use --device cpu");
 }

@@ -21,4 +21,7 @@ espalier run job.yaml
 echo "exit $?"
 espalier run job.yaml --device auto
 echo "exit $?"
+sed 's/in: quant}/in: quant, with: {mode: decode}}/' job.yaml >decode.yaml
+espalier run decode.yaml
+echo "exit $?"
 espalier plan job.yaml --device cpu | tail -n 1
