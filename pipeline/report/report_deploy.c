@@ -324,9 +324,9 @@ static enum espl_status draw_breakdown(const struct passes *passes,
             const double value = value_at(passes, batch, runtime, passes->kind->parts[p].series);
             values[row * parts + p] = value;
             texts[row * parts + p] = "";
-            sum += isfinite(value) ? value : 0.0;
+            sum += isfinite(value) && value > 0.0 ? value : 0.0;
         }
-        if (sum <= 0.0) {
+        if (sum <= 0.0 || !isfinite(sum)) {
             continue;
         }
         rows[row] = espl_arena_printf(passes->arena, "%u %s", passes->batches[batch],

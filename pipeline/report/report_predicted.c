@@ -23,6 +23,12 @@ bool espl_report_is_predicted_series(const char *series)
     return strcmp(series, predicted_series) == 0 || strcmp(series, measured_series) == 0;
 }
 
+/* Is this the time of a pass? An axis would not show what is far outside. */
+static bool is_time(double milliseconds)
+{
+    return milliseconds >= 1e-9 && milliseconds <= 1e12;
+}
+
 /* The measured time of the same configuration; NaN when there is none. */
 static double measured_of(const json_t *points, const json_t *predicted)
 {
@@ -67,7 +73,7 @@ static enum espl_status collect(const json_t *points, struct espl_arena *arena, 
         }
         const double predicted = espl_report_number(point, "value");
         const double measured = measured_of(points, point);
-        if (predicted > 0.0 && isfinite(predicted) && measured > 0.0 && isfinite(measured)) {
+        if (is_time(predicted) && is_time(measured)) {
             pairs->predicted[pairs->count] = predicted;
             pairs->measured[pairs->count] = measured;
             pairs->names[pairs->count] = name_of(arena, point);

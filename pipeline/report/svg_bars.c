@@ -22,10 +22,19 @@ static size_t bars_of_row(const struct espl_svg_bars *chart)
     return chart->stacked ? 1 : chart->series_count;
 }
 
+/* What has no bar is 0: negative values, too. */
+static double value_at(const struct espl_svg_bars *chart, size_t at)
+{
+    const double value = chart->values[at];
+    return isfinite(value) && value > 0.0 ? value : 0.0;
+}
+
+/* Only a bar has one, and both together have an end. */
 static double deviation_at(const struct espl_svg_bars *chart, size_t at)
 {
+    const double value = value_at(chart, at);
     const double deviation = chart->deviations != NULL ? chart->deviations[at] : 0.0;
-    return isfinite(deviation) ? deviation : 0.0;
+    return value > 0.0 && deviation > 0.0 && isfinite(value + deviation) ? deviation : 0.0;
 }
 
 /* The longest bar, error bars included. */
@@ -36,8 +45,8 @@ static double column_top(const struct espl_svg_bars *chart, size_t column)
         double sum = 0.0;
         for (size_t series = 0; series < chart->series_count; ++series) {
             const size_t at = value_index(chart, column, row, series);
-            const double value = chart->values[at] + deviation_at(chart, at);
-            sum = isfinite(value) ? (chart->stacked ? sum + value : value) : sum;
+            const double value = value_at(chart, at) + deviation_at(chart, at);
+            sum = chart->stacked ? sum + value : value;
             top = sum > top ? sum : top;
         }
     }
@@ -59,15 +68,21 @@ static void draw_text(struct espl_buf *out, const struct espl_svg_bars *chart, s
     espl_buf_puts(out, "</text>\n");
 }
 
-/* scale: user units of one. */
+/* longest: the value whose bar is `room` user units long, 0 when there is none. Divided first: a
+ * factor for tiny values would overflow. */
+static double length_of(double value, double longest, double room)
+{
+    return longest > 0.0 ? value / longest * room : 0.0;
+}
+
 static void draw_bars(struct espl_buf *out, const struct espl_svg_bars *chart, size_t first,
-                      double left, double top, double scale)
+                      double left, double top, double longest, double room)
 {
     for (size_t series = 0; series < chart->series_count; ++series) {
         const size_t at = first + series;
         const double y = top + bar_pitch * (double)series;
-        const double length = isfinite(chart->values[at]) ? chart->values[at] * scale : 0.0;
-        const double deviation = deviation_at(chart, at) * scale;
+        const double length = length_of(value_at(chart, at), longest, room);
+        const double deviation = length_of(deviation_at(chart, at), longest, room);
         if (length > 0.0) {
             /* A bar too short to see still shows that there is one. */
             espl_svg_bar(out, chart->head.id, series, left, y, length < 1.0 ? 1.0 : length, 13.0);
@@ -81,12 +96,11 @@ static void draw_bars(struct espl_buf *out, const struct espl_svg_bars *chart, s
 }
 
 static void draw_stack(struct espl_buf *out, const struct espl_svg_bars *chart, size_t first,
-                       double left, double top, double scale)
+                       double left, double top, double longest, double room)
 {
     double end = left;
     for (size_t series = 0; series < chart->series_count; ++series) {
-        const double value = chart->values[first + series];
-        const double length = isfinite(value) ? value * scale : 0.0;
+        const double length = length_of(value_at(chart, first + series), longest, room);
         if (length > 0.0) {
             espl_svg_bar(out, chart->head.id, series, end, top, length, 13.0);
             end += length;
@@ -98,8 +112,8 @@ static void draw_stack(struct espl_buf *out, const struct espl_svg_bars *chart, 
 static void draw_column(struct espl_buf *out, const struct espl_svg_bars *chart, size_t column,
                         double left, double width)
 {
-    const double top = column_top(chart, column);
-    const double scale = top > 0.0 ? (width - text_width) / top : 0.0;
+    const double longest = column_top(chart, column);
+    const double room = width - text_width;
     const double pitch = bar_pitch * (double)bars_of_row(chart) + row_gap;
     const double bottom = heading_height + pitch * (double)chart->row_count;
     espl_buf_printf(out, "<text x=\"%.1f\" y=\"13\" class=\"heading\">", left);
@@ -110,9 +124,9 @@ static void draw_column(struct espl_buf *out, const struct espl_svg_bars *chart,
         const size_t first = value_index(chart, column, row, 0);
         const double y = heading_height + pitch * (double)row;
         if (chart->stacked) {
-            draw_stack(out, chart, first, left, y, scale);
+            draw_stack(out, chart, first, left, y, longest, room);
         } else {
-            draw_bars(out, chart, first, left, y, scale);
+            draw_bars(out, chart, first, left, y, longest, room);
         }
     }
 }

@@ -94,6 +94,41 @@ static void test_report__every_figure_is_in_the_table(void **state)
     espl_buf_free(&out);
 }
 
+/* Records that nobody measured: numbers at the ends of doubles, negative ones, no numbers. */
+static void test_report__numbers_that_cannot_be(void **state)
+{
+    (void)state;
+    struct espl_buf out;
+    render("[" POINT("decode_tokens_per_second", "8", "encoded", "1.7e308") ","  //
+           POINT("decode_tokens_per_second", "8", "dense-fp16", "-1e308") ","    //
+           POINT("decode_j_per_token_net", "8", "encoded", "1.7e308") ","        //
+           POINT("decode_j_per_token_deviation", "8", "encoded", "1.7e308") ","  //
+           POINT("decode_j_per_token_net", "8", "dense-fp16", "-5.0") ","        //
+           POINT("decode_j_per_token_deviation", "8", "dense-fp16", "1e300") "," //
+           POINT("decode_ms_per_token", "8", "encoded", "5e-324") ","            //
+           POINT("decode_ms_per_token", "8", "dense-fp16", "0") ","              //
+           POINT("decode_us_products", "8", "encoded", "1.7e308") ","            //
+           POINT("decode_us_attention", "8", "encoded", "1.7e308") ","           //
+           POINT("decode_us_products", "8", "dense-fp16", "10.0") ","            //
+           POINT("decode_us_gaps", "8", "dense-fp16", "-9.0") ","                //
+           POINT("decode_us_head", "1.5", "dense-fp16", "\"x\"") ","             //
+           POINT("pass_predicted_ms", "0", "", "1e308") ","                      //
+           POINT("pass_measured_ms", "0", "", "1e308") ","                       //
+           POINT("pass_predicted_ms", "1", "", "5e-324") ","                     //
+           POINT("pass_measured_ms", "1", "", "1e308") "]",
+           &out);
+    const char *page = espl_buf_text(&out);
+    static const char *const no_numbers[] = {"nan\"", "nan)", "-nan", ">nan",
+                                             "inf\"", ">inf", "-inf"};
+    for (size_t i = 0; i < sizeof no_numbers / sizeof no_numbers[0]; i++) {
+        assert_null(strstr(page, no_numbers[i]));
+    }
+    assert_null(strstr(page, "Predicted against measured"));
+    expect_text(page, ">1.7e+308</text>"); /* no bound that is beyond all numbers */
+    expect_text(page, ">10</text>");       /* a stack of the one part that can be drawn */
+    espl_buf_free(&out);
+}
+
 static void test_report__nothing_without_passes(void **state)
 {
     (void)state;
@@ -187,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report__a_figure_for_each_shape_and_kind),
         cmocka_unit_test(test_report__every_figure_is_in_the_table),
+        cmocka_unit_test(test_report__numbers_that_cannot_be),
         cmocka_unit_test(test_report__nothing_without_passes),
         cmocka_unit_test(test_report__predictions_beside_what_was_measured),
         cmocka_unit_test(test_bars__error_bars_by_hand),
