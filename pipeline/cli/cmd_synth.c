@@ -58,8 +58,10 @@ static enum espl_status read_count(const struct espl_cli *cli, const char *name,
     if (text == NULL) {
         return ESPL_OK;
     }
-    if (!espl_parse_int(text, &value) || value < 0) {
-        espl_fail(err, ESPL_E_USAGE, "--%s must be a whole number, got '%s'", name, text);
+    const int64_t least = strcmp(name, "seed") == 0 ? 0 : 1;
+    if (!espl_parse_int(text, &value) || value < least) {
+        espl_fail(err, ESPL_E_USAGE, "--%s must be a whole number from %" PRId64 ", got '%s'", name,
+                  least, text);
         return espl_hint(err, "write a plain number, for example --%s=128", name);
     }
     *out = (uint64_t)value;
@@ -219,10 +221,11 @@ static enum espl_status run_synth(struct espl_cli *cli, struct espl_error *err)
     if (status == ESPL_OK) {
         status = check_form(cli, encoded, err);
     }
-    if (status == ESPL_OK && options.folder == NULL) {
+    if (status == ESPL_OK && (options.folder == NULL || options.folder[0] == '\0')) {
         espl_fail(err, ESPL_E_USAGE, "synth needs the %s to write", encoded ? "file" : "folder");
-        return espl_hint(err,
-                         "for example: espalier synth --shape=llama-2-7b --size=4GB out/synth");
+        return espl_hint(
+            err, encoded ? "for example: espalier synth --encoded --shape=llama-2-7b llama.h5"
+                         : "for example: espalier synth --shape=llama-2-7b --size=4GB out/synth");
     }
     if (status == ESPL_OK) {
         status = encoded ? write_encoded(cli, &options, &bytes, err)

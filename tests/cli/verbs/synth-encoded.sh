@@ -7,4 +7,7 @@ espalier synth --encoded --sparsity=half three.h5
 espalier synth --encoded --areas=3x3 three.h5
 espalier synth --encoded --size=4GB three.h5
 espalier synth --bits=2 three
+espalier synth --encoded --layers=0 three.h5
+espalier synth --encoded --seed=-1 three.h5
+espalier synth --encoded ""
 ls
