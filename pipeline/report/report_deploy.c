@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SHAPES = 16, MAX_BATCHES = 16, MAX_PARTS = 6, MAX_COLUMNS = 3, MAX_FIGURES = 16 };
+/* Decoding has 64 sequences at most. */
+enum { MAX_SHAPES = 64, MAX_BATCHES = 64, MAX_PARTS = 6, MAX_COLUMNS = 3, MAX_FIGURES = 16 };
 
 /* One kind of pass. A point's series is the prefix and a name; its layer is the batch, its module
  * the runtime and, behind a space, the shape ("encoded 64/128") where passes have one. */
@@ -98,9 +99,11 @@ bool espl_report_is_deploy_series(const char *series)
 /* The passes of one kind, stage, run and shape. */
 struct passes {
     const struct pass_kind *kind;
-    const json_t *points;
+    const json_t *points; /* of the stage */
     struct espl_arena *arena;
-    const char *shape; /* "" = none */
+    const char *shape;  /* "" = none */
+    const json_t **own; /* the points of this kind and shape */
+    size_t own_count;
     size_t runtime_count, batch_count;
     const char *runtimes[ESPL_SVG_MAX_SERIES]; /* in the order in which they appear */
     unsigned batches[MAX_BATCHES];             /* ascending */
@@ -131,18 +134,11 @@ static bool is_runtime(const json_t *point, const char *runtime)
 /* NaN when it was not measured. */
 static double value_at(const struct passes *passes, size_t batch, size_t runtime, const char *name)
 {
-    size_t index;
-    const json_t *point;
-    if (name == NULL) {
-        return NAN;
-    }
-    json_array_foreach(passes->points, index, point)
-    {
-        const char *found = name_of(passes->kind, point);
-        if (found != NULL && strcmp(found, name) == 0 &&
+    for (size_t i = 0; name != NULL && i < passes->own_count; i++) {
+        const json_t *point = passes->own[i];
+        if (strcmp(name_of(passes->kind, point), name) == 0 &&
             espl_report_number(point, "layer") == (double)passes->batches[batch] &&
-            is_runtime(point, passes->runtimes[runtime]) &&
-            strcmp(shape_of(point), passes->shape) == 0) {
+            is_runtime(point, passes->runtimes[runtime])) {
             return espl_report_number(point, "value");
         }
     }
@@ -180,17 +176,24 @@ static bool add_point(struct passes *passes, const json_t *point)
     return runtime != NULL;
 }
 
-/* Runtimes and batches of a shape; runtime_count 0: nothing was measured. */
+/* Points, runtimes and batches of a shape; runtime_count 0: nothing was measured. */
 static enum espl_status collect(struct passes *passes, struct espl_error *err)
 {
     size_t index;
     const json_t *point;
+    passes->own =
+        espl_arena_array(passes->arena, json_array_size(passes->points) + 1, sizeof(json_t *));
+    bool made = passes->own != NULL;
     json_array_foreach(passes->points, index, point)
     {
-        if (name_of(passes->kind, point) != NULL && strcmp(shape_of(point), passes->shape) == 0 &&
-            !add_point(passes, point)) {
-            return espl_fail(err, ESPL_E_NOMEM, "out of memory for the passes of the report");
+        if (made && name_of(passes->kind, point) != NULL &&
+            strcmp(shape_of(point), passes->shape) == 0) {
+            passes->own[passes->own_count++] = point;
+            made = add_point(passes, point);
         }
+    }
+    if (!made) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for the passes of the report");
     }
     qsort(passes->batches, passes->batch_count, sizeof passes->batches[0], compare_batches);
     return ESPL_OK;

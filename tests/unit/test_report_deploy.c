@@ -94,6 +94,25 @@ static void test_report__every_figure_is_in_the_table(void **state)
     espl_buf_free(&out);
 }
 
+static void test_report__all_numbers_of_sequences(void **state)
+{
+    (void)state;
+    struct espl_buf out;
+    char text[8000] = "[";
+    size_t len = 1;
+    for (unsigned sequences = 64; sequences > 0; sequences--) {
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                POINT("decode_ms_per_token", "%u", "encoded", "2.0") "%s",
+                                sequences, sequences > 1 ? "," : "]");
+    }
+    assert_true(len < sizeof text);
+    render(text, &out);
+    expect_text(espl_buf_text(&out), ">batch 64</text>");
+    expect_text(espl_buf_text(&out), ">batch 1</text>");
+    expect_text(espl_buf_text(&out), "<tr><th scope=\"row\" class=\"number\">64</th>");
+    espl_buf_free(&out);
+}
+
 /* Records that nobody measured: numbers at the ends of doubles, negative ones, no numbers. */
 static void test_report__numbers_that_cannot_be(void **state)
 {
@@ -222,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report__a_figure_for_each_shape_and_kind),
         cmocka_unit_test(test_report__every_figure_is_in_the_table),
+        cmocka_unit_test(test_report__all_numbers_of_sequences),
         cmocka_unit_test(test_report__numbers_that_cannot_be),
         cmocka_unit_test(test_report__nothing_without_passes),
         cmocka_unit_test(test_report__predictions_beside_what_was_measured),
