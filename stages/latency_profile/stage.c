@@ -29,7 +29,7 @@ static const struct espl_param params_table[] = {
     {.name = "table",
      .help =
          "a table measured elsewhere (JSON, docs/search.md); then nothing is measured and batch, "
-         "m, vector, threads, repeats and runs do not count",
+         "m, vector, threads, repeats, runs and holdout_runs do not count",
      .unit = "",
      .type = ESPL_PARAM_PATH,
      .flags = ESPL_PARAM_OPTIONAL | ESPL_PARAM_INPUT_PATH,
