@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +240,12 @@ int espl_cli_main(int argc, char **argv, const volatile int *stop_signal,
     espl_buf_init(&command_line, COMMAND_LINE_BYTES);
     (void)quote_words(argc, argv, &command_line); /* a longer one is recorded as far as it fits */
     cli.command_line = espl_buf_text(&command_line);
-    const enum espl_status status = dispatch(&cli, argc, argv, &err);
+    enum espl_status status = dispatch(&cli, argc, argv, &err);
+    /* The verbs know only that there was a signal. */
+    if (status == ESPL_E_CANCELLED && stop_signal != NULL && *stop_signal == SIGTERM) {
+        status = ESPL_E_TERMINATED;
+        err.code = status;
+    }
     if (status != ESPL_OK) {
         espl_print_error(&cli, &err);
     }
