@@ -1,4 +1,5 @@
 /* The CUDA products of a build without CUDA: every call says so. With CUDA: kernels/cuda. */
+#include "kernels/cuda_absent.h"
 #include "espalier/cuda_atom.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_spmm.h"
@@ -6,7 +7,7 @@
 
 #ifndef ESPL_WITH_CUDA
 
-static enum espl_status fail_absent(struct espl_error *err)
+enum espl_status espl_cuda_fail_absent(struct espl_error *err)
 {
     espl_fail(err, ESPL_E_UNSUPPORTED, "this program was built without CUDA");
     return espl_hint(err, "build with -DWITH_CUDA=ON on a machine that has nvcc");
@@ -16,7 +17,7 @@ enum espl_status espl_cuda_alloc(size_t bytes, void **device, struct espl_error 
 {
     (void)bytes;
     (void)device;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 void espl_cuda_free(void *device)
@@ -30,7 +31,7 @@ enum espl_status espl_cuda_upload(void *device, const void *host, size_t bytes,
     (void)device;
     (void)host;
     (void)bytes;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_download(void *host, const void *device, size_t bytes,
@@ -39,7 +40,7 @@ enum espl_status espl_cuda_download(void *host, const void *device, size_t bytes
     (void)host;
     (void)device;
     (void)bytes;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes, struct espl_error *err)
@@ -47,7 +48,7 @@ enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes, struct
     (void)to;
     (void)from;
     (void)bytes;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_fill(void *device, int value, size_t bytes, struct espl_error *err)
@@ -55,12 +56,12 @@ enum espl_status espl_cuda_fill(void *device, int value, size_t bytes, struct es
     (void)device;
     (void)value;
     (void)bytes;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_synchronize(struct espl_error *err)
 {
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_matrix_create_iebme(const struct espl_iebme_device *layout,
@@ -69,7 +70,7 @@ enum espl_status espl_cuda_matrix_create_iebme(const struct espl_iebme_device *l
 {
     (void)layout;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_matrix_create_dense(const struct espl_dense_device *layout,
@@ -78,7 +79,7 @@ enum espl_status espl_cuda_matrix_create_dense(const struct espl_dense_device *l
 {
     (void)layout;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_matrix_clone(const struct espl_cuda_matrix *matrix,
@@ -86,7 +87,7 @@ enum espl_status espl_cuda_matrix_clone(const struct espl_cuda_matrix *matrix,
 {
     (void)matrix;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 void espl_cuda_matrix_destroy(struct espl_cuda_matrix *matrix)
@@ -108,7 +109,7 @@ enum espl_status espl_cuda_pack_activations(const int8_t *codes, size_t tokens, 
     (void)cols;
     (void)x;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix *matrix, size_t tokens,
@@ -119,7 +120,7 @@ enum espl_status espl_cuda_spmm_create(const struct espl_cuda_matrix *matrix, si
     (void)tokens;
     (void)wanted;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 void espl_cuda_spmm_destroy(struct espl_cuda_spmm *spmm)
@@ -150,7 +151,7 @@ enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm,
     (void)operands;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_matrix_create_atom(const struct espl_quant_shape *shape,
@@ -162,7 +163,7 @@ enum espl_status espl_cuda_matrix_create_atom(const struct espl_quant_shape *sha
     (void)w;
     (void)form;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_matrix_create_atom_iebme(const struct espl_quant_shape *shape,
@@ -175,7 +176,7 @@ enum espl_status espl_cuda_matrix_create_atom_iebme(const struct espl_quant_shap
     (void)w;
     (void)form;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 size_t espl_cuda_atom_activation_bytes(const struct espl_quant_shape *shape, size_t tokens)
@@ -192,7 +193,7 @@ enum espl_status espl_cuda_quantize_activations(const struct espl_quant_shape *s
     (void)shape;
     (void)operands;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_quantize_check(const struct espl_quant_shape *shape,
@@ -200,7 +201,7 @@ enum espl_status espl_cuda_quantize_check(const struct espl_quant_shape *shape,
 {
     (void)shape;
     (void)nonfinite;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_atom_run(const struct espl_cuda_spmm *spmm,
@@ -213,7 +214,7 @@ enum espl_status espl_cuda_atom_run(const struct espl_cuda_spmm *spmm,
     (void)operands;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_time_launches(const struct espl_cuda_subject *subject,
@@ -223,7 +224,7 @@ enum espl_status espl_cuda_time_launches(const struct espl_cuda_subject *subject
     (void)subject;
     (void)options;
     (void)time;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_copy_bandwidth(size_t bytes, double *bytes_a_second,
@@ -231,12 +232,12 @@ enum espl_status espl_cuda_copy_bandwidth(size_t bytes, double *bytes_a_second,
 {
     (void)bytes;
     (void)bytes_a_second;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_cache_bytes(size_t *bytes, struct espl_error *err)
 {
     (void)bytes;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 #endif

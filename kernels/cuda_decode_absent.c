@@ -2,14 +2,9 @@
  * kernels/cuda.
  */
 #include "espalier/cuda_decode.h"
+#include "kernels/cuda_absent.h"
 
 #ifndef ESPL_WITH_CUDA
-
-static enum espl_status fail_absent(struct espl_error *err)
-{
-    espl_fail(err, ESPL_E_UNSUPPORTED, "this program was built without CUDA");
-    return espl_hint(err, "build with -DWITH_CUDA=ON on a machine that has nvcc");
-}
 
 enum espl_status espl_cuda_norm_input(const struct espl_cuda_norm *norm,
                                       const struct espl_cuda_input *input, bool overlap,
@@ -19,7 +14,7 @@ enum espl_status espl_cuda_norm_input(const struct espl_cuda_norm *norm,
     (void)input;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_activation_input(const struct espl_cuda_activation *activation,
@@ -30,7 +25,7 @@ enum espl_status espl_cuda_activation_input(const struct espl_cuda_activation *a
     (void)input;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_embed(const struct espl_cuda_embed *embed, bool overlap, void *stream,
@@ -39,7 +34,7 @@ enum espl_status espl_cuda_embed(const struct espl_cuda_embed *embed, bool overl
     (void)embed;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 size_t espl_cuda_attention_bytes(const struct espl_cuda_attention *attention)
@@ -54,7 +49,7 @@ enum espl_status espl_cuda_attend(const struct espl_cuda_attention *attention, b
     (void)attention;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_greedy(const struct espl_cuda_greedy *greedy, bool overlap, void *stream,
@@ -63,7 +58,7 @@ enum espl_status espl_cuda_greedy(const struct espl_cuda_greedy *greedy, bool ov
     (void)greedy;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 #endif

@@ -2,14 +2,9 @@
  * kernels/cuda.
  */
 #include "espalier/cuda_nm.h"
+#include "kernels/cuda_absent.h"
 
 #ifndef ESPL_WITH_CUDA
-
-static enum espl_status fail_absent(struct espl_error *err)
-{
-    espl_fail(err, ESPL_E_UNSUPPORTED, "this program was built without CUDA");
-    return espl_hint(err, "build with -DWITH_CUDA=ON on a machine that has nvcc");
-}
 
 enum espl_status espl_cuda_nm_matrix_create(const struct espl_nm_matrix *packed,
                                             struct espl_cuda_nm_matrix **out,
@@ -17,7 +12,7 @@ enum espl_status espl_cuda_nm_matrix_create(const struct espl_nm_matrix *packed,
 {
     (void)packed;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_nm_matrix_clone(const struct espl_cuda_nm_matrix *matrix,
@@ -25,7 +20,7 @@ enum espl_status espl_cuda_nm_matrix_clone(const struct espl_cuda_nm_matrix *mat
 {
     (void)matrix;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 void espl_cuda_nm_matrix_destroy(struct espl_cuda_nm_matrix *matrix)
@@ -62,7 +57,7 @@ enum espl_status espl_cuda_nm_create(const struct espl_cuda_nm_matrix *matrix, s
     (void)tokens;
     (void)wanted;
     (void)out;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 void espl_cuda_nm_destroy(struct espl_cuda_nm *nm)
@@ -87,6 +82,6 @@ enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
     (void)operands;
     (void)overlap;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 #endif

@@ -1,21 +1,16 @@
 /* Operations of image models in a build without CUDA: every call says so. With CUDA: kernels/cuda.
  */
 #include "espalier/cuda_vision.h"
+#include "kernels/cuda_absent.h"
 
 #ifndef ESPL_WITH_CUDA
-
-static enum espl_status fail_absent(struct espl_error *err)
-{
-    espl_fail(err, ESPL_E_UNSUPPORTED, "this program was built without CUDA");
-    return espl_hint(err, "build with -DWITH_CUDA=ON on a machine that has nvcc");
-}
 
 enum espl_status espl_cuda_vision_cut(const struct espl_cuda_vision_patches *patches, void *stream,
                                       struct espl_error *err)
 {
     (void)patches;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_join(const struct espl_cuda_vision_tokens *tokens, void *stream,
@@ -23,7 +18,7 @@ enum espl_status espl_cuda_vision_join(const struct espl_cuda_vision_tokens *tok
 {
     (void)tokens;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_normalise(const struct espl_cuda_vision_norm *norm, void *stream,
@@ -31,7 +26,7 @@ enum espl_status espl_cuda_vision_normalise(const struct espl_cuda_vision_norm *
 {
     (void)norm;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_quantise(const uint16_t *x, size_t rows, size_t width, bool gelu,
@@ -44,7 +39,7 @@ enum espl_status espl_cuda_vision_quantise(const uint16_t *x, size_t rows, size_
     (void)gelu;
     (void)codes;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_finish(uint16_t *x, size_t rows, size_t width, const float *bias,
@@ -56,7 +51,7 @@ enum espl_status espl_cuda_vision_finish(uint16_t *x, size_t rows, size_t width,
     (void)bias;
     (void)gelu;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_attend(const struct espl_cuda_vision_attention *attention,
@@ -64,7 +59,7 @@ enum espl_status espl_cuda_vision_attend(const struct espl_cuda_vision_attention
 {
     (void)attention;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_pool(const float *x, size_t images, size_t cells, size_t width,
@@ -76,7 +71,7 @@ enum espl_status espl_cuda_vision_pool(const float *x, size_t images, size_t cel
     (void)width;
     (void)pooled;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 
 enum espl_status espl_cuda_vision_classify(const struct espl_cuda_vision_heads *heads, void *stream,
@@ -84,6 +79,6 @@ enum espl_status espl_cuda_vision_classify(const struct espl_cuda_vision_heads *
 {
     (void)heads;
     (void)stream;
-    return fail_absent(err);
+    return espl_cuda_fail_absent(err);
 }
 #endif
