@@ -240,4 +240,11 @@ enum espl_status espl_cuda_cache_bytes(size_t *bytes, struct espl_error *err)
     (void)bytes;
     return espl_cuda_fail_absent(err);
 }
+
+enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err)
+{
+    (void)bytes;
+    return espl_cuda_fail_absent(err);
+}
+
 #endif

@@ -56,9 +56,4 @@ enum espl_status espl_cuda_graph_time(const struct espl_cuda_graph *graph, void 
     return espl_cuda_fail_absent(err);
 }
 
-enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err)
-{
-    (void)bytes;
-    return espl_cuda_fail_absent(err);
-}
 #endif

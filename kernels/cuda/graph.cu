@@ -134,13 +134,3 @@ extern "C" enum espl_status espl_cuda_graph_time(const struct espl_cuda_graph *g
     free(events);
     return status;
 }
-
-extern "C" enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err)
-{
-    size_t unused = 0;
-    size_t total = 0;
-    const enum espl_status status =
-        espl_cuda_check(cudaMemGetInfo(&unused, &total), "no answer about device memory", err);
-    *bytes = unused;
-    return status;
-}

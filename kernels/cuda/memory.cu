@@ -71,3 +71,13 @@ extern "C" enum espl_status espl_cuda_synchronize(struct espl_error *err)
 {
     return espl_cuda_check(cudaDeviceSynchronize(), "work on the device failed", err);
 }
+
+extern "C" enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err)
+{
+    size_t unused = 0;
+    size_t total = 0;
+    const enum espl_status status =
+        espl_cuda_check(cudaMemGetInfo(&unused, &total), "no answer about device memory", err);
+    *bytes = unused;
+    return status;
+}

@@ -1,7 +1,7 @@
 #include "stages/deploy_bench/decode_mode.h"
 
 #include "core/log.h"
-#include "espalier/cuda_graph.h"
+#include "espalier/cuda_memory.h"
 #include "espalier/cuda_probe.h"
 #include "eval/energy/meter.h"
 #include "kernels/bench/spmm_bench.h"

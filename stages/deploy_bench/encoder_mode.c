@@ -1,6 +1,6 @@
 #include "stages/deploy_bench/encoder_mode.h"
 
-#include "espalier/cuda_graph.h"
+#include "espalier/cuda_memory.h"
 #include "eval/device_vision.h"
 #include "eval/vision_quality.h"
 #include "stages/deploy_bench/deploy_plan.h"

@@ -6,7 +6,6 @@
 #include "core/error.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,9 +34,6 @@ enum espl_status espl_cuda_graph_replay(const struct espl_cuda_graph *graph, voi
  *  each. Waits for the last. Errors: NOMEM, MACHINE. */
 enum espl_status espl_cuda_graph_time(const struct espl_cuda_graph *graph, void *stream,
                                       size_t count, double *seconds, struct espl_error *err);
-
-/** Bytes of the device's memory that nobody uses. */
-enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "core/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,8 @@ enum espl_status espl_cuda_copy(void *to, const void *from, size_t bytes, struct
 enum espl_status espl_cuda_fill(void *device, int value, size_t bytes, struct espl_error *err);
 /** Waits for everything and reports what went wrong meanwhile. */
 enum espl_status espl_cuda_synchronize(struct espl_error *err);
+/** Bytes of the device's memory that nobody uses. */
+enum espl_status espl_cuda_free_bytes(uint64_t *bytes, struct espl_error *err);
 
 #ifdef __cplusplus
 }
