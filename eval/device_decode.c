@@ -5,6 +5,7 @@
 #include "espalier/cuda_graph.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
+#include "eval/device_memory.h"
 #include "eval/rope_frequencies.h"
 
 #include <math.h>

@@ -111,9 +111,6 @@ enum espl_status espl_device_linear_clone(const struct espl_device_linear *from,
                                           enum espl_device_form form, struct espl_device_linear *to,
                                           struct espl_error *err);
 void espl_device_linear_free(struct espl_device_linear *linear);
-/** *device <- count floats of host memory; NULL <- NULL. */
-enum espl_status espl_device_upload_floats(const float *host, size_t count, float **device,
-                                           struct espl_error *err);
 /* device_decode_product.c */
 enum espl_status espl_device_products_create(struct espl_device_decoder *decoder, size_t tokens,
                                              struct espl_device_products *products,

@@ -5,6 +5,7 @@
 #include "core/rng.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
+#include "eval/device_memory.h"
 #include "model/element.h"
 
 #include <math.h>
@@ -17,29 +18,6 @@ struct site_parts {
     const enum espl_role *roles;
     size_t count;
 };
-
-enum espl_status espl_device_upload_floats(const float *host, size_t count, float **device,
-                                           struct espl_error *err)
-{
-    void *memory = NULL;
-    *device = NULL;
-    if (host == NULL) {
-        return ESPL_OK;
-    }
-    enum espl_status status = espl_cuda_alloc(count * sizeof *host, &memory, err);
-    *device = memory;
-    if (status == ESPL_OK) {
-        status = espl_cuda_upload(memory, host, count * sizeof *host, err);
-    }
-    return status;
-}
-
-static enum espl_status upload(const void *host, size_t bytes, void **device,
-                               struct espl_error *err)
-{
-    enum espl_status status = espl_cuda_alloc(bytes, device, err);
-    return status == ESPL_OK ? espl_cuda_upload(*device, host, bytes, err) : status;
-}
 
 static enum espl_status fail_memory(struct espl_error *err)
 {
@@ -197,7 +175,7 @@ static enum espl_status make_codes(const struct site_parts *parts, enum espl_ieb
     linear->shape = shape_of(first);
     if (first->order != NULL && !first->gathered) {
         void *order = NULL;
-        status = upload(first->order, first->in * sizeof *first->order, &order, err);
+        status = espl_device_upload(first->order, first->in, sizeof *first->order, &order, err);
         linear->order = order;
     }
     if (status == ESPL_OK && !one_by_one && parts->count > 1 && can_join(parts)) {
@@ -341,7 +319,7 @@ static enum espl_status load_dense(struct espl_model *model,
         status = add_dense(model, block, roles[i], form, &site, linear, err);
     }
     if (status == ESPL_OK) {
-        status = upload(site.dense, out * linear->in * bytes, &linear->dense, err);
+        status = espl_device_upload(site.dense, out * linear->in, bytes, &linear->dense, err);
     }
     if (status == ESPL_OK && form == ESPL_DEVICE_DENSE_INT8) {
         status = espl_device_upload_floats(site.scales, out, &linear->row_scales, err);

@@ -3,6 +3,7 @@
 
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
+#include "eval/device_memory.h"
 #include "model/element.h"
 
 #include <stdlib.h>

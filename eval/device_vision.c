@@ -3,6 +3,7 @@
 #include "eval/device_vision.h"
 
 #include "espalier/cuda_memory.h"
+#include "eval/device_memory.h"
 #include "eval/device_vision_internal.h"
 
 #include <stdlib.h>
@@ -116,11 +117,11 @@ static enum espl_status load_floats(const struct espl_device_vision_source *sour
     enum espl_status status = source->floats(source->user, layer, role, &part, err);
     if (status == ESPL_OK) {
         *shape = part.shape;
-        status = espl_device_vision_upload_floats(part.weight, part.shape.rows * part.shape.cols,
-                                                  values, err);
+        status =
+            espl_device_upload_floats(part.weight, part.shape.rows * part.shape.cols, values, err);
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload_floats(part.bias, part.shape.rows, bias, err);
+        status = espl_device_upload_floats(part.bias, part.shape.rows, bias, err);
     }
     espl_layer_weights_free(&part);
     return status;
@@ -171,7 +172,7 @@ static enum espl_status load_special(struct espl_device_vision *vision,
         espl_layer_weights_free(&part);
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload_floats(both, count * width, &vision->special, err);
+        status = espl_device_upload_floats(both, count * width, &vision->special, err);
     }
     free(both);
     return status;
@@ -187,7 +188,7 @@ static enum espl_status load_ends(struct espl_device_vision *vision,
     float *no_bias = NULL;
     float table[ESPL_VISION_MAX_CHANNELS][BYTE_VALUES];
     espl_vision_fill_pixels(&vision->config, scale, table);
-    enum espl_status status = espl_device_vision_upload_floats(
+    enum espl_status status = espl_device_upload_floats(
         table[0], (size_t)vision->config.vision.channels * BYTE_VALUES, &vision->pixel_table, err);
     if (status == ESPL_OK) {
         status = load_halves(source, -1, ESPL_ROLE_EMBEDDING, &vision->embedding, err);
@@ -230,14 +231,13 @@ static enum espl_status load_tables(const struct espl_device_vision *vision,
         status = espl_vision_make_tables(&vision->config, &host, err);
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload_floats(host.bias, heads * pairs, &block->bias, err);
+        status = espl_device_upload_floats(host.bias, heads * pairs, &block->bias, err);
     }
     if (status == ESPL_OK) {
-        status =
-            espl_device_vision_upload_floats(host.mask, block->windows * pairs, &block->mask, err);
+        status = espl_device_upload_floats(host.mask, block->windows * pairs, &block->mask, err);
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload(host.rows, cells * sizeof *host.rows, &order, err);
+        status = espl_device_upload(host.rows, cells, sizeof *host.rows, &order, err);
         block->order = order;
     }
     espl_layer_weights_free(table);

@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "espalier/cuda_memory.h"
+#include "eval/device_memory.h"
 #include "model/element.h"
 
 #include <stdlib.h>
@@ -17,27 +18,6 @@ size_t espl_device_vision_half_stride(size_t cols)
 size_t espl_device_vision_code_stride(size_t cols)
 {
     return espl_ceil_div(cols, ESPL_CUDA_NM_ALIGN) * ESPL_CUDA_NM_ALIGN;
-}
-
-enum espl_status espl_device_vision_upload(const void *host, size_t bytes, void **device,
-                                           struct espl_error *err)
-{
-    *device = NULL;
-    if (host == NULL) {
-        return ESPL_OK;
-    }
-    const enum espl_status status = espl_cuda_alloc(bytes, device, err);
-    return status == ESPL_OK ? espl_cuda_upload(*device, host, bytes, err) : status;
-}
-
-enum espl_status espl_device_vision_upload_floats(const float *values, size_t count, float **device,
-                                                  struct espl_error *err)
-{
-    void *memory = NULL;
-    const enum espl_status status =
-        espl_device_vision_upload(values, count * sizeof *values, &memory, err);
-    *device = memory;
-    return status;
 }
 
 enum espl_status espl_device_vision_upload_halves(const float *values, size_t rows, size_t cols,
@@ -56,7 +36,7 @@ enum espl_status espl_device_vision_upload_halves(const float *values, size_t ro
     }
     const enum espl_status status =
         loss.overflow == 0
-            ? espl_device_vision_upload(halves, rows * stride * sizeof *halves, &memory, err)
+            ? espl_device_upload(halves, rows * stride, sizeof *halves, &memory, err)
             : espl_fail(err, ESPL_E_NUMERIC, "%llu of %zu x %zu weights do not fit FP16",
                         (unsigned long long)loss.overflow, rows, cols);
     free(halves);
@@ -141,11 +121,10 @@ enum espl_status espl_device_vision_linear_pack(const struct espl_quant_linear *
         }
     }
     if (status == ESPL_OK) {
-        status =
-            espl_device_vision_upload_floats(packed->scales, packed->out, &linear->scales, err);
+        status = espl_device_upload_floats(packed->scales, packed->out, &linear->scales, err);
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload_floats(packed->bias, packed->out, &linear->bias, err);
+        status = espl_device_upload_floats(packed->bias, packed->out, &linear->bias, err);
     }
     espl_nm_free(&changed);
     return status;
@@ -162,8 +141,7 @@ enum espl_status espl_device_vision_linear_halve(const float *weights, const flo
     linear->half_stride = espl_device_vision_half_stride(in);
     const enum espl_status status = espl_device_vision_upload_halves(
         weights, out, in, linear->half_stride, &linear->halves, err);
-    return status == ESPL_OK ? espl_device_vision_upload_floats(bias, out, &linear->bias, err)
-                             : status;
+    return status == ESPL_OK ? espl_device_upload_floats(bias, out, &linear->bias, err) : status;
 }
 
 enum espl_status espl_device_vision_linear_run(const struct espl_device_vision_linear *linear,

@@ -18,12 +18,6 @@ struct espl_device_vision_linear {
     size_t half_stride; /* in, rounded up to whole 16 bytes */
 };
 
-/** *device <- device memory with a copy of `bytes`; NULL for NULL. Errors: NOMEM, MACHINE. */
-enum espl_status espl_device_vision_upload(const void *host, size_t bytes, void **device,
-                                           struct espl_error *err);
-/** The same for floats. */
-enum espl_status espl_device_vision_upload_floats(const float *values, size_t count, float **device,
-                                                  struct espl_error *err);
 /** A copy of values (rows, cols) as FP16 rows of `stride` values, zeros behind them. Errors:
  *  NUMERIC for a value that FP16 does not hold; NOMEM, MACHINE. */
 enum espl_status espl_device_vision_upload_halves(const float *values, size_t rows, size_t cols,

@@ -3,6 +3,7 @@
 #include "eval/device_vision_random.h"
 
 #include "core/rng.h"
+#include "eval/device_memory.h"
 #include "eval/device_vision_internal.h"
 
 #include <math.h>
@@ -208,11 +209,10 @@ static enum espl_status draw_linear(void *user, struct espl_device_vision *visio
     for (size_t i = 0; i < linear->out; i++) {
         scales[i] = 1.0F / (128.0F * sqrtf((float)linear->in));
     }
-    enum espl_status status =
-        espl_device_vision_upload_floats(scales, linear->out, &linear->scales, err);
+    enum espl_status status = espl_device_upload_floats(scales, linear->out, &linear->scales, err);
     if (status == ESPL_OK) {
         memset(scales, 0, linear->out * sizeof *scales);
-        status = espl_device_vision_upload_floats(scales, linear->out, &linear->bias, err);
+        status = espl_device_upload_floats(scales, linear->out, &linear->bias, err);
     }
     free(scales);
     return status == ESPL_OK ? espl_device_vision_set(vision, block, role, masters->random.m, err)

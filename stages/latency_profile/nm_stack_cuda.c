@@ -1,6 +1,7 @@
 /* Products and passes of a CUDA device, each as a CUDA graph. */
 #include "core/rng.h"
 #include "espalier/cuda_memory.h"
+#include "eval/device_memory.h"
 #include "eval/device_vision.h"
 #include "eval/device_vision_linear.h"
 #include "eval/device_vision_random.h"
@@ -87,11 +88,11 @@ static enum espl_status take_operands(struct cuda_stack *stack, struct espl_erro
         scales[i] = 0.01f;
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload(bytes, words * sizeof *bytes, &x, err);
+        status = espl_device_upload(bytes, words, sizeof *bytes, &x, err);
         stack->x = x;
     }
     if (status == ESPL_OK) {
-        status = espl_device_vision_upload_floats(scales, terms, &stack->scales, err);
+        status = espl_device_upload_floats(scales, terms, &stack->scales, err);
     }
     if (status == ESPL_OK) {
         status = espl_cuda_alloc(out * sizeof *stack->y, &y, err);
