@@ -97,6 +97,12 @@ struct espl_device_decoder {
     void *parts;                    /* of long caches */
 };
 
+/** Do the linears of blocks multiply codes? Else they are dense FP16 or INT8. */
+static inline bool espl_device_form_has_codes(enum espl_device_form form)
+{
+    return form == ESPL_DEVICE_ENCODED || form == ESPL_DEVICE_DENSE_INT4;
+}
+
 /** Rows that the head takes at a time: of a step all sequences, else at least a piece. */
 size_t espl_device_head_rows(const struct espl_device_decoder_options *options);
 

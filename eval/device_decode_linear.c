@@ -94,13 +94,18 @@ static enum espl_status join(const struct site_parts *parts, struct espl_quant_l
         all->out += parts->linears[i].out;
     }
     const size_t scale_rows = espl_ceil_div(all->out, first->rows_per_scale);
-    all->codes = malloc(all->out * stride);
-    all->scales = malloc(scale_rows * first->groups * sizeof(float));
-    all->outlier_codes = first->outliers > 0 ? malloc(all->out * first->outliers) : NULL;
-    all->outlier_scales = first->outliers > 0 ? malloc(all->out * sizeof(float)) : NULL;
-    all->bias = calloc(all->out, sizeof(float));
+    all->encoded = NULL; /* sizes are the first part's, arrays are not */
+    all->nm = NULL;
+    all->mask = NULL;
     all->order = NULL;
     all->row_order = NULL;
+    all->codes = espl_eval_allocate(all->out, stride, 1);
+    all->scales = espl_eval_allocate(scale_rows, first->groups, sizeof(float));
+    all->outlier_codes =
+        first->outliers > 0 ? espl_eval_allocate(all->out, first->outliers, 1) : NULL;
+    all->outlier_scales =
+        first->outliers > 0 ? espl_eval_allocate(all->out, 1, sizeof(float)) : NULL;
+    all->bias = calloc(all->out, sizeof(float));
     if (all->codes == NULL || all->scales == NULL || all->bias == NULL ||
         (first->outliers > 0 && (all->outlier_codes == NULL || all->outlier_scales == NULL))) {
         return fail_memory(err);
@@ -190,10 +195,15 @@ static enum espl_status make_codes(const struct site_parts *parts, enum espl_ieb
 /* ---- dense ---- */
 
 /* Rows of a linear as FP16, or as INT8 with a scale each. */
-static void to_halves(const float *values, size_t count, void *to)
+static enum espl_status to_halves(const float *values, size_t count, uint16_t *to,
+                                  struct espl_error *err)
 {
     struct espl_element_loss loss = {0};
     espl_element_from_f32(ESPL_DTYPE_F16, values, count, to, &loss);
+    return loss.overflow == 0
+               ? ESPL_OK
+               : espl_fail(err, ESPL_E_NUMERIC, "%llu weights are too large for FP16",
+                           (unsigned long long)loss.overflow);
 }
 
 static void to_bytes(const float *values, size_t rows, size_t cols, int8_t *to, float *scales)
@@ -241,7 +251,8 @@ static enum espl_status add_dense(struct espl_model *model, size_t block, enum e
     }
     enum espl_status status = espl_model_read_f32(model, weight, 0, rows, site->values, err);
     if (status == ESPL_OK && form == ESPL_DEVICE_DENSE_FP16) {
-        to_halves(site->values, count, (uint16_t *)site->dense + linear->out * linear->in);
+        status =
+            to_halves(site->values, count, (uint16_t *)site->dense + linear->out * linear->in, err);
     } else if (status == ESPL_OK) {
         to_bytes(site->values, rows, linear->in, (int8_t *)site->dense + linear->out * linear->in,
                  site->scales + linear->out);
@@ -276,9 +287,8 @@ static enum espl_status make_random(struct espl_model *model, enum espl_device_f
         const double v = deviation * espl_rng_normal(&rng);
         site->values[i] = (float)(halves ? v : fmin(fmax(rint(v), -127.0), 127.0));
     }
-    if (halves) {
-        to_halves(site->values, piece, site->dense);
-    }
+    const enum espl_status status =
+        halves ? to_halves(site->values, piece, site->dense, err) : ESPL_OK;
     for (size_t i = 0; !halves && i < piece; i++) {
         ((int8_t *)site->dense)[i] = (int8_t)site->values[i];
     }
@@ -289,7 +299,7 @@ static enum espl_status make_random(struct espl_model *model, enum espl_device_f
     for (size_t row = 0; row < linear->out; row++) {
         site->scales[row] = 0.02F / 32.0F;
     }
-    return ESPL_OK;
+    return status;
 }
 
 static enum espl_status load_dense(struct espl_model *model,
@@ -368,7 +378,7 @@ enum espl_status espl_device_linears_load(struct espl_model *model,
                                           struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
-    if (weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4) {
+    if (espl_device_form_has_codes(weights->form)) {
         return load_codes(model, weights, block, linears, err);
     }
     for (int site = 0; status == ESPL_OK && site < ESPL_QUANT_SITES; site++) {

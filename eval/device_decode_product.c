@@ -4,11 +4,6 @@
 
 #include <stdlib.h>
 
-static bool has_codes(enum espl_device_form form)
-{
-    return form == ESPL_DEVICE_ENCODED || form == ESPL_DEVICE_DENSE_INT4;
-}
-
 /* ---- INT8: one product for each shape, the fastest of cuBLASLt's algorithms ---- */
 
 /* A product being timed over the weights of all blocks in turn, so with cold caches. */
@@ -113,7 +108,7 @@ enum espl_status espl_device_products_create(struct espl_device_decoder *decoder
     if (products->blocks == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for a model's products");
     }
-    return has_codes(weights->form)                  ? create_spmm(weights, tokens, products, err)
+    return espl_device_form_has_codes(weights->form) ? create_spmm(weights, tokens, products, err)
            : weights->form == ESPL_DEVICE_DENSE_INT8 ? create_bytes(decoder, tokens, products, err)
                                                      : ESPL_OK;
 }
@@ -164,7 +159,7 @@ enum espl_status espl_device_multiply(struct espl_device_decoder *decoder,
 {
     const struct espl_device_weights *weights = decoder->weights;
     const struct espl_device_linear *linear = &weights->blocks[block].linears[site];
-    if (has_codes(weights->form)) {
+    if (espl_device_form_has_codes(weights->form)) {
         return multiply_codes(decoder, &products->blocks[weights->blocks[block].like][site], linear,
                               products->tokens, results, err);
     }

@@ -103,8 +103,7 @@ void espl_device_plan_bytes(const struct espl_model_config *config,
                             const struct espl_device_decoder_options *options,
                             struct espl_device_bytes *bytes)
 {
-    const bool coded =
-        weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4;
+    const bool coded = espl_device_form_has_codes(weights->form);
     const uint64_t table = paged(config->vocab * config->hidden * sizeof(uint16_t));
     const uint64_t learned =
         config->rope.type == ESPL_ROPE_NONE ? config->max_positions * config->hidden * 2 : 0;

@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-/* Which of the two residual streams is current. */
+/* A pass on its way through the blocks. */
 struct walk {
     const struct espl_device_pass *pass;
     struct espl_device_decoder *decoder;
     const struct espl_device_products *products;
     size_t row_tokens;
     size_t rows;
-    int now;
+    int now; /* which of decoder->hidden is the residual stream */
 };
 
 static bool wants(const struct walk *walk, enum espl_device_piece piece)
@@ -190,7 +190,7 @@ static enum espl_status put_block(struct walk *walk, size_t block, struct espl_e
  * FP16, the value and what rounding left of it; baselines round once. */
 static bool head_is_split(const struct espl_device_weights *weights)
 {
-    return weights->form == ESPL_DEVICE_ENCODED || weights->form == ESPL_DEVICE_DENSE_INT4;
+    return espl_device_form_has_codes(weights->form);
 }
 
 /* Logits of `rows` rows of the last block's results that lie `step` rows apart. */

@@ -104,7 +104,9 @@ enum espl_status espl_device_time_step(struct espl_device_decoder *decoder, size
     for (size_t i = 0; status == ESPL_OK && i < sizeof graphs / sizeof graphs[0]; i++) {
         status = time_pieces(decoder, graphs[i].pieces, count, seconds, graphs[i].median, err);
     }
-    times->gaps = times->step - times->products - times->attention - times->norms - times->head;
+    if (status == ESPL_OK) {
+        times->gaps = times->step - times->products - times->attention - times->norms - times->head;
+    }
     free(seconds);
     return restore(decoder, &saved, status, err);
 }

@@ -311,9 +311,7 @@ enum espl_status espl_device_weights_create(struct espl_model *model,
     weights->activation_clip = (float)scheme->activation_clip;
     weights->kv_clip = (float)scheme->kv_clip;
     weights->kv_bits =
-        options->form == ESPL_DEVICE_ENCODED || options->form == ESPL_DEVICE_DENSE_INT4
-            ? scheme->kv_bits
-            : ESPL_QUANT_FLOAT_BITS;
+        espl_device_form_has_codes(options->form) ? scheme->kv_bits : ESPL_QUANT_FLOAT_BITS;
     status = load_blocks(model, options, weights, err);
     if (status == ESPL_OK) {
         status = load_outside(model, weights, err);
