@@ -100,13 +100,14 @@ static enum espl_status take_buffers(struct espl_device_decoder *decoder, struct
 /* Keys and values of all blocks, each in one piece of memory. */
 static enum espl_status take_caches(struct espl_device_decoder *decoder, struct espl_error *err)
 {
+    enum { ALIGN = 256 }; /* bytes, as espl_cuda_alloc() gives */
     const struct espl_device_weights *weights = decoder->weights;
     const bool codes = weights->kv_bits != ESPL_QUANT_FLOAT_BITS;
     const size_t heads =
         decoder->options.sequences * (size_t)weights->config.kv_heads * decoder->options.tokens;
     const size_t head_dim = (size_t)weights->config.head_dim;
     const size_t values = heads * (codes ? head_dim / 2 : head_dim * sizeof(uint16_t));
-    const size_t aligned = (values + 255) / 256 * 256;
+    const size_t aligned = espl_ceil_div(values, ALIGN) * ALIGN;
     const size_t scales = codes ? heads * 2 * sizeof(float) : 0;
     enum espl_status status = ESPL_OK;
     decoder->caches = calloc(weights->block_count, sizeof *decoder->caches);
@@ -223,24 +224,51 @@ static enum espl_status prepare(struct espl_device_decoder *decoder, struct espl
                : status;
 }
 
+enum espl_status espl_device_check_positions(const struct espl_model_config *config, size_t tokens,
+                                             struct espl_error *err)
+{
+    if (config->rope.type == ESPL_ROPE_NONE && tokens > config->max_positions) {
+        espl_fail(err, ESPL_E_UNSUPPORTED,
+                  "%zu tokens of prompt and output are more than the model's %llu learned "
+                  "positions",
+                  tokens, (unsigned long long)config->max_positions);
+        return espl_hint(err, "shorten the longest prompt or the longest output");
+    }
+    return ESPL_OK;
+}
+
+/* Do the decoder's largest arrays have sizes? */
+static bool sizes_fit(const struct espl_device_weights *weights,
+                      const struct espl_device_decoder_options *options)
+{
+    enum { MOST_BYTES = 16 }; /* of a value, the parts of an array included */
+    const struct espl_model_config *config = &weights->config;
+    const struct espl_device_linear *linears = weights->blocks[0].linears;
+    const size_t widest = larger(
+        larger(linears[ESPL_QUANT_ATTENTION_IN].out, linears[ESPL_QUANT_MLP_IN].out),
+        larger(linears[ESPL_QUANT_MLP_MID].in, larger(weights->widths.hidden, config->vocab)));
+    size_t rows = 0;
+    size_t places = 0;
+    size_t values = 0;
+    size_t bytes = 0;
+    return espl_mul_size(options->sequences, options->prompt, &rows) &&
+           espl_mul_size(rows, widest, &values) && espl_mul_size(values, MOST_BYTES, &bytes) &&
+           espl_mul_size(options->sequences, options->tokens + 1, &places) &&
+           espl_mul_size(places, (size_t)(config->kv_heads * config->head_dim), &values) &&
+           espl_mul_size(values, MOST_BYTES, &bytes);
+}
+
 static enum espl_status check_options(const struct espl_device_weights *weights,
                                       const struct espl_device_decoder_options *options,
                                       struct espl_error *err)
 {
-    const struct espl_model_config *config = &weights->config;
-    size_t rows = 0;
-    if (options->sequences == 0 || options->prompt == 0 || options->tokens < options->prompt ||
-        !espl_mul_size(options->sequences, options->prompt, &rows)) {
+    if (options->sequences == 0 || options->prompt == 0 || options->tokens < options->prompt) {
         return espl_fail(err, ESPL_E_INTERNAL, "a decoder needs prompts that fit its positions");
     }
-    if (config->rope.type == ESPL_ROPE_NONE && options->tokens > config->max_positions) {
-        espl_fail(err, ESPL_E_UNSUPPORTED,
-                  "%zu tokens of prompt and output are more than the model's %llu learned "
-                  "positions",
-                  options->tokens, (unsigned long long)config->max_positions);
-        return espl_hint(err, "shorten the prompt or the output");
+    if (!sizes_fit(weights, options)) {
+        return espl_fail(err, ESPL_E_NOMEM, "a decoder's work space is too large");
     }
-    return ESPL_OK;
+    return espl_device_check_positions(&weights->config, options->tokens, err);
 }
 
 enum espl_status espl_device_decoder_create(struct espl_device_weights *weights,

@@ -15,6 +15,10 @@ struct espl_device_decoder_options {
     bool overlap;     /* programmatic dependent launch, where the device has it */
 };
 
+/** Can sequences of prompt and output be this long? Errors: UNSUPPORTED beyond learned positions.
+ */
+enum espl_status espl_device_check_positions(const struct espl_model_config *config, size_t tokens,
+                                             struct espl_error *err);
 /** weights: borrowed, one decoder at a time. Errors: UNSUPPORTED (more positions than the model
  *  has), NOMEM, MACHINE. */
 enum espl_status espl_device_decoder_create(struct espl_device_weights *weights,

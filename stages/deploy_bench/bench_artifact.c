@@ -145,10 +145,9 @@ static enum espl_status write_results(const struct espl_bench_record *record,
                : status;
 }
 
-static enum espl_status write_description(const struct espl_bench_record *record,
-                                          struct espl_artifact *artifact, struct espl_error *err)
+enum espl_status espl_bench_take_description(struct espl_artifact *artifact, json_t *description,
+                                             struct espl_error *err)
 {
-    json_t *description = espl_bench_record_description(record);
     char *text = description != NULL ? json_dumps(description, JSON_COMPACT) : NULL;
     const enum espl_status status =
         text != NULL ? espl_artifact_set_description(artifact, text, err)
@@ -164,9 +163,10 @@ enum espl_status espl_bench_record_write(const struct espl_bench_record *record,
     const size_t rows = result_count(record) + record->count + 1;
     uint64_t *numbers = calloc(rows, (3 + CHOICE_MEMBERS) * sizeof *numbers);
     double *reals = calloc(rows, (ESPL_SPMM_MODES * TIMES + 1) * sizeof *reals);
-    enum espl_status status = numbers != NULL && reals != NULL
-                                  ? write_description(record, artifact, err)
-                                  : espl_fail(err, ESPL_E_NOMEM, "out of memory for an artifact");
+    enum espl_status status =
+        numbers != NULL && reals != NULL
+            ? espl_bench_take_description(artifact, espl_bench_record_description(record), err)
+            : espl_fail(err, ESPL_E_NOMEM, "out of memory for an artifact");
     if (status == ESPL_OK) {
         status = write_cases(record, artifact, numbers, reals, err);
     }

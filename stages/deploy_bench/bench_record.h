@@ -56,6 +56,11 @@ enum espl_status espl_bench_write_column(struct espl_artifact *artifact, const c
                                          enum espl_dtype dtype, uint64_t rows, uint64_t width,
                                          uint64_t depth, const void *data, struct espl_error *err);
 
+/** Takes over a description and writes it as the artifact's; NULL: it could not be made. Errors:
+ *  NOMEM, IO. */
+enum espl_status espl_bench_take_description(struct espl_artifact *artifact, json_t *description,
+                                             struct espl_error *err);
+
 /** Names of all subjects, in the order in which cases bring them; returns how many, at most
  *  ESPL_SPMM_MAX_RESULTS. names: borrowed from the record. */
 size_t espl_bench_record_subjects(const struct espl_bench_record *record,

@@ -8,11 +8,8 @@
 #include "stages/deploy_bench/deploy_plan.h"
 #include "stages/encode_common/coded_linear.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const espl_decode_against[] = {"dense-int4", "dense-int8", "dense-fp16", "none", NULL};
 const char *const espl_decode_areas[] = {"auto", "dense", "1x1", "1x2", "2x1", "2x2", NULL};
@@ -40,32 +37,26 @@ static size_t most_of(const struct espl_list *list)
 static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
 {
     const int *against = params->against.items;
-    if (params->sequences.count == 0 || params->prompt_tokens.count == 0 ||
-        params->output_tokens.count == 0) {
-        espl_fail(err, ESPL_E_JOB,
-                  "'sequences', 'prompt_tokens' and 'output_tokens' must each name at least one");
-        return espl_deploy_refuse(err,
-                                  params->sequences.count == 0       ? "param:sequences"
-                                  : params->prompt_tokens.count == 0 ? "param:prompt_tokens"
-                                                                     : "param:output_tokens",
-                                  "leave the parameter out for the usual ones");
+    const struct {
+        const struct espl_list *list;
+        const char *name;
+    } numbers[] = {{&params->sequences, "sequences"},
+                   {&params->prompt_tokens, "prompt_tokens"},
+                   {&params->output_tokens, "output_tokens"}};
+    enum espl_status status = ESPL_OK;
+    for (size_t i = 0; status == ESPL_OK && i < sizeof numbers / sizeof numbers[0]; i++) {
+        status = espl_deploy_check_numbers(numbers[i].list, numbers[i].name, 0, err);
     }
-    for (size_t i = 0; i < params->against.count; i++) {
+    if (status == ESPL_OK) {
+        status = espl_deploy_check_choices(&params->against, "against", espl_decode_against, err);
+    }
+    for (size_t i = 0; status == ESPL_OK && i < params->against.count; i++) {
         if (against[i] == AGAINST_NONE && params->against.count > 1) {
             espl_fail(err, ESPL_E_JOB, "'none' must stand alone in 'against'");
             return espl_deploy_refuse(err, "param:against", "name the runtimes, or none");
         }
     }
-    enum espl_status status = espl_deploy_check_numbers(&params->sequences, "sequences", err);
-    if (status == ESPL_OK) {
-        status = espl_deploy_check_numbers(&params->prompt_tokens, "prompt_tokens", err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_deploy_check_numbers(&params->output_tokens, "output_tokens", err);
-    }
-    return status == ESPL_OK
-               ? espl_deploy_check_choices(&params->against, "against", espl_decode_against, err)
-               : status;
+    return status;
 }
 
 static enum espl_status check_device(const char *device, struct espl_error *err)
@@ -81,24 +72,17 @@ static enum espl_status check_device(const char *device, struct espl_error *err)
     return espl_deploy_check_cuda(device, err);
 }
 
-/* Rotary positions have no end, learned ones do. */
 static enum espl_status check_positions(const struct espl_deploy_params *params,
                                         const struct espl_model_config *config,
                                         struct espl_error *err)
 {
     const size_t tokens = most_of(&params->prompt_tokens) + most_of(&params->output_tokens);
-    if (config->rope.type != ESPL_ROPE_NONE || tokens <= config->max_positions) {
-        return ESPL_OK;
-    }
-    espl_fail(err, ESPL_E_JOB,
-              "%zu tokens of prompt and output are more than the model's %" PRIu64
-              " learned positions",
-              tokens, config->max_positions);
-    return espl_deploy_refuse(err,
-                              most_of(&params->prompt_tokens) > config->max_positions
-                                  ? "param:prompt_tokens"
-                                  : "param:output_tokens",
-                              "shorten the longest prompt or the longest output");
+    const enum espl_status status = espl_device_check_positions(config, tokens, err);
+    return status == ESPL_OK
+               ? status
+               : espl_blame(err, most_of(&params->prompt_tokens) > config->max_positions
+                                     ? "param:prompt_tokens"
+                                     : "param:output_tokens");
 }
 
 /* Sparsity that pruning aimed at; 0 when the model does not say. */

@@ -1,7 +1,7 @@
 /* The artifact of a decode bench: description and datasets. */
 #include "stages/deploy_bench/decode_record.h"
 
-#include "espalier/iebme.h"
+#include "stages/deploy_bench/bench_record.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,13 +39,7 @@ static enum espl_status write_description(const struct espl_decode_record *recor
                                     "copy_bytes_per_second", record->copy_bytes_a_second, "repeats",
                                     (json_int_t)record->repeats, "runtimes", names(), "meter",
                                     record->meter, "boundary", record->boundary);
-    char *text = description != NULL ? json_dumps(description, JSON_COMPACT) : NULL;
-    const enum espl_status status =
-        text != NULL ? espl_artifact_set_description(artifact, text, err)
-                     : espl_fail(err, ESPL_E_NOMEM, "out of memory for a description");
-    free(text);
-    json_decref(description);
-    return status;
+    return espl_bench_take_description(artifact, description, err);
 }
 
 static void fill_numbers(const struct espl_decode_cell *cell, uint64_t *to)
@@ -80,16 +74,6 @@ static void fill_energy(const struct espl_decode_cell *cell, double *to)
     }
 }
 
-static enum espl_status write_array(struct espl_artifact *artifact, const char *path,
-                                    enum espl_dtype dtype, size_t rows, size_t cols,
-                                    const void *data, struct espl_error *err)
-{
-    const uint64_t shape[2] = {rows, cols};
-    const struct espl_tensor_info info =
-        espl_tensor_info_make(path, dtype, cols > 1 ? 2u : 1u, shape);
-    return espl_artifact_write(artifact, &info, data, err);
-}
-
 enum espl_status espl_decode_record_write(const struct espl_decode_record *record,
                                           struct espl_artifact *artifact, struct espl_error *err)
 {
@@ -107,20 +91,20 @@ enum espl_status espl_decode_record_write(const struct espl_decode_record *recor
         fill_energy(&record->cells[i], energy + i * ENERGY);
         rates[i] = record->cells[i].tokens_per_second;
     }
-    if (status == ESPL_OK) {
-        status =
-            write_array(artifact, "/cells/numbers", ESPL_DTYPE_U64, rows, NUMBERS, numbers, err);
-    }
-    if (status == ESPL_OK) {
-        status =
-            write_array(artifact, "/cells/seconds", ESPL_DTYPE_F64, rows, SECONDS, seconds, err);
-    }
-    if (status == ESPL_OK) {
-        status =
-            write_array(artifact, "/cells/tokens_per_second", ESPL_DTYPE_F64, rows, 1, rates, err);
-    }
-    if (status == ESPL_OK) {
-        status = write_array(artifact, "/cells/energy", ESPL_DTYPE_F64, rows, ENERGY, energy, err);
+    const struct {
+        const char *path;
+        enum espl_dtype dtype;
+        uint64_t width;
+        const void *data;
+    } columns[] = {
+        {"/cells/numbers", ESPL_DTYPE_U64, NUMBERS, numbers},
+        {"/cells/seconds", ESPL_DTYPE_F64, SECONDS, seconds},
+        {"/cells/tokens_per_second", ESPL_DTYPE_F64, 0, rates},
+        {"/cells/energy", ESPL_DTYPE_F64, ENERGY, energy},
+    };
+    for (size_t i = 0; status == ESPL_OK && i < sizeof columns / sizeof columns[0]; i++) {
+        status = espl_bench_write_column(artifact, columns[i].path, columns[i].dtype, rows,
+                                         columns[i].width, 0, columns[i].data, err);
     }
     free(numbers);
     free(seconds);

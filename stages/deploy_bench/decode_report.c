@@ -1,6 +1,7 @@
 /* The figures of mode decode: of the encoded model by place of the grid, and what the report draws
  * of all runtimes. */
 #include "stages/deploy_bench/decode_record.h"
+#include "stages/deploy_bench/deploy_run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,17 +40,14 @@ static size_t figures_of(const struct espl_decode_cell *cell, struct figure figu
     return sizeof all / sizeof all[0];
 }
 
-/* NAME_b8_p64_o128; '-' becomes '_'. */
+/* NAME_b8_p64_o128 */
 static enum espl_status metric(struct espl_stage_ctx *ctx, const struct espl_decode_cell *cell,
                                const struct figure *figure, struct espl_error *err)
 {
     char name[128];
     (void)snprintf(name, sizeof name, "%s_b%zu_p%zu_o%zu", figure->name, cell->sequences,
                    cell->prompt, cell->output);
-    for (char *c = name; *c != '\0'; c++) {
-        *c = (char)(*c == '-' ? '_' : *c);
-    }
-    return espl_ctx_metric(ctx, name, figure->value, true, err);
+    return espl_deploy_metric(ctx, name, figure->value, err);
 }
 
 /* The report's series; the encoded model's are metrics, too. */

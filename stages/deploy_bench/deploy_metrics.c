@@ -5,17 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NAME_n8; '-' of baselines and '+' of layers become '_'. What could not be measured is left out.
- */
+enum espl_status espl_deploy_metric(struct espl_stage_ctx *ctx, const char *name, double value,
+                                    struct espl_error *err)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s", name);
+    for (char *c = text; *c != '\0'; c++) {
+        *c = (char)(*c == '-' || *c == '+' ? '_' : *c);
+    }
+    return isfinite(value) ? espl_ctx_metric(ctx, text, value, true, err) : ESPL_OK;
+}
+
+/* NAME_n8 */
 static enum espl_status metric(struct espl_stage_ctx *ctx, const char *name, const char *subject,
                                size_t tokens, double value, struct espl_error *err)
 {
     char text[96];
     (void)snprintf(text, sizeof text, "%s%s_n%zu", name, subject, tokens);
-    for (char *c = text; *c != '\0'; c++) {
-        *c = (char)(*c == '-' || *c == '+' ? '_' : *c);
-    }
-    return isfinite(value) ? espl_ctx_metric(ctx, text, value, true, err) : ESPL_OK;
+    return espl_deploy_metric(ctx, text, value, err);
 }
 
 static enum espl_status report_tokens(struct espl_stage_ctx *ctx,

@@ -1,19 +1,20 @@
-/* deploy-bench: what the plans of all modes refuse in the same words. */
+/* deploy-bench: what the plans of all modes refuse in the same words, blaming the parameter. */
 #ifndef ESPL_STAGES_DEPLOY_PLAN_H
 #define ESPL_STAGES_DEPLOY_PLAN_H
 
 #include "engine/stage.h"
 
-/** Adds a hint and the place in the job file ("param:tokens", "input:model") to an error. Returns
- *  the error's status. */
+/** Adds hint and blame ("param:NAME", "input:NAME") to an error; returns its status. */
 enum espl_status espl_deploy_refuse(struct espl_error *err, const char *blamed, const char *hint);
-/** Every number of a list (int64_t) stands there once. Errors: JOB, at parameter `name`. */
+
+/** A list of int64_t, parameter `name`: 1 to `most` numbers (0 = any number of them), none of them
+ *  twice. Errors: JOB. */
 enum espl_status espl_deploy_check_numbers(const struct espl_list *list, const char *name,
-                                           struct espl_error *err);
-/** The same of choices (int, of `choices`). Errors: JOB. */
+                                           size_t most, struct espl_error *err);
+/** A list of int, indices into `choices`: one or more, none twice. Errors: JOB. */
 enum espl_status espl_deploy_check_choices(const struct espl_list *list, const char *name,
                                            const char *const *choices, struct espl_error *err);
-/** Of CUDA devices only the first is measured. device: the job's, no CPU. Errors: UNSUPPORTED. */
+/** Of devices beside the CPU, "auto" and "cuda:0" are measured. Errors: UNSUPPORTED. */
 enum espl_status espl_deploy_check_cuda(const char *device, struct espl_error *err);
 
 #endif

@@ -40,6 +40,11 @@ bool espl_deploy_is_cpu_baseline(int baseline);
 
 enum espl_status espl_deploy_run(struct espl_stage_ctx *ctx,
                                  const struct espl_deploy_params *params, struct espl_error *err);
+/** A metric that is a measured time or comes from one: in its name '-' of runtimes and '+' of
+ * layers become '_'; what is no finite number was not measured and is left out. Errors: the
+ * context's. */
+enum espl_status espl_deploy_metric(struct espl_stage_ctx *ctx, const char *name, double value,
+                                    struct espl_error *err);
 /** Reports the figures of a record: metrics and what the report draws. Errors: those of the
  *  context. */
 enum espl_status espl_deploy_report(struct espl_stage_ctx *ctx,

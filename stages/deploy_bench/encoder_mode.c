@@ -20,14 +20,8 @@ enum {
 
 static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
 {
-    if (params->batches.count == 0 || params->batches.count > ESPL_ENCODER_MOST_BATCHES ||
-        params->runtimes.count == 0) {
-        espl_fail(err, ESPL_E_JOB, "'batches' and 'runtimes' must name at least one each");
-        return espl_deploy_refuse(err,
-                                  params->runtimes.count == 0 ? "param:runtimes" : "param:batches",
-                                  "leave the parameter out for the usual ones; at most 16 batches");
-    }
-    const enum espl_status status = espl_deploy_check_numbers(&params->batches, "batches", err);
+    const enum espl_status status =
+        espl_deploy_check_numbers(&params->batches, "batches", ESPL_ENCODER_MOST_BATCHES, err);
     return status == ESPL_OK ? espl_deploy_check_choices(&params->runtimes, "runtimes",
                                                          espl_encoder_runtimes, err)
                              : status;

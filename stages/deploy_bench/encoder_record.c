@@ -4,7 +4,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 const char *const espl_encoder_runtimes[] = {"packed", "dense-int8", "dense-fp16", NULL};
 const char *const espl_encoder_parts[ESPL_ENCODER_PARTS] = {"products", "attention", "norms",
@@ -53,13 +52,7 @@ static enum espl_status write_description(const struct espl_encoder_record *reco
     if (json != NULL && record->accuracy.images > 0) {
         (void)json_object_set_new(json, "accuracy", accuracy_json(&record->accuracy));
     }
-    char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    const enum espl_status status =
-        text != NULL ? espl_artifact_set_description(artifact, text, err)
-                     : espl_fail(err, ESPL_E_NOMEM, "out of memory for a description");
-    free(text);
-    json_decref(json);
-    return status;
+    return espl_bench_take_description(artifact, json, err);
 }
 
 static enum espl_status write_passes(const struct espl_encoder_record *record,

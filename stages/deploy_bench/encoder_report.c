@@ -3,17 +3,14 @@
 
 #include <stdio.h>
 
-/* NAME_RUNTIME_bBATCH; '-' becomes '_'. */
+/* NAME_RUNTIME_bBATCH */
 static enum espl_status metric(struct espl_stage_ctx *ctx, const char *name,
                                enum espl_encoder_runtime runtime, size_t batch, double value,
                                struct espl_error *err)
 {
     char text[96];
     (void)snprintf(text, sizeof text, "%s_%s_b%zu", name, espl_encoder_runtimes[runtime], batch);
-    for (char *c = text; *c != '\0'; c++) {
-        *c = (char)(*c == '-' ? '_' : *c);
-    }
-    return espl_ctx_metric(ctx, text, value, true, err);
+    return espl_deploy_metric(ctx, text, value, err);
 }
 
 /* A point that the report draws. */

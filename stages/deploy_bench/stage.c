@@ -202,13 +202,7 @@ static const struct espl_port outputs[] = {
 
 static enum espl_status check_lists(const struct espl_deploy_params *params, struct espl_error *err)
 {
-    if (params->tokens.count == 0 || params->forms.count == 0 ||
-        params->forms.count > ESPL_SPMM_MAX_FORMS) {
-        espl_fail(err, ESPL_E_JOB, "'tokens' and 'forms' must each name at least one");
-        return espl_deploy_refuse(err, params->tokens.count == 0 ? "param:tokens" : "param:forms",
-                                  "leave the parameter out for the usual ones");
-    }
-    const enum espl_status status = espl_deploy_check_numbers(&params->tokens, "tokens", err);
+    const enum espl_status status = espl_deploy_check_numbers(&params->tokens, "tokens", 0, err);
     return status == ESPL_OK
                ? espl_deploy_check_choices(&params->forms, "forms", espl_deploy_forms, err)
                : status;

@@ -68,7 +68,13 @@ static void test_plan__refusals(void **state)
                   "    use: deploy-bench\n"
                   "    in: {model: pack}\n"
                   "    with: {mode: encoder, runtimes: []}\n",
-           9, "'batches' and 'runtimes' must name at least one each", "leave the parameter out");
+           9, "'runtimes' must name at least one", "leave the parameter out");
+    refuse(PACKED "  - id: bench\n"
+                  "    use: deploy-bench\n"
+                  "    in: {model: pack}\n"
+                  "    with: {mode: encoder, batches: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
+                  "14, 15, 16, 17]}\n",
+           9, "'batches' names 17, more than 16", "second stage");
     refuse(PACKED "  - id: bench\n"
                   "    use: deploy-bench\n"
                   "    in: {model: pack}\n"
