@@ -1,4 +1,5 @@
 /* Where the time of a decode step goes. */
+#include "core/order.h"
 #include "espalier/cuda_graph.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
@@ -49,13 +50,6 @@ static enum espl_status put_frozen(void *self, void *stream, struct espl_error *
     return espl_device_put_pass(self, err);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* Median seconds of a graph of some pieces of a step, after a warm-up. */
 static enum espl_status time_pieces(struct espl_device_decoder *decoder, unsigned pieces,
                                     size_t repeats, double *seconds, double *median,
@@ -73,7 +67,7 @@ static enum espl_status time_pieces(struct espl_device_decoder *decoder, unsigne
         status = espl_cuda_graph_time(graph, decoder->stream, repeats, seconds, err);
     }
     if (status == ESPL_OK) {
-        qsort(seconds, repeats, sizeof *seconds, compare_doubles);
+        qsort(seconds, repeats, sizeof *seconds, espl_compare_doubles);
         *median = seconds[repeats / 2];
     }
     espl_cuda_graph_destroy(graph);

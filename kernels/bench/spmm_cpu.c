@@ -1,5 +1,6 @@
 #include "kernels/bench/spmm_cpu.h"
 
+#include "core/order.h"
 #include "kernels/bench/cases.h"
 #include "kernels/bench/spmm_cpu_forms.h"
 
@@ -19,13 +20,6 @@ enum espl_status espl_spmm_cpu_ceiling(struct espl_backend *backend,
     return espl_memory_read_rate(espl_backend_threads(backend),
                                  wanted < READ_MOST ? wanted : READ_MOST, READ_REPEATS,
                                  &ceiling->copy_bytes_a_second, err);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
 }
 
 /* One product in one mode. */
@@ -62,7 +56,7 @@ static enum espl_status time_mode(const struct subject *subject, struct espl_cud
         }
     }
     if (status == ESPL_OK) {
-        qsort(seconds, repeats, sizeof seconds[0], compare_doubles);
+        qsort(seconds, repeats, sizeof seconds[0], espl_compare_doubles);
         time->median = seconds[repeats / 2];
         time->p95 = seconds[repeats * 95 / 100];
     }

@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 #include "cli/print.h"
 #include "core/log.h"
+#include "core/order.h"
 #include "kernels/bench/cases.h"
 
 #include <stdlib.h>
@@ -23,13 +24,6 @@ struct timing {
     double best;
     double sgemm; /* seconds of the float product of the same shape, best; 0 = no such product */
 };
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
 
 static enum espl_status time_case(const struct espl_kernel_case *item, struct espl_backend *backend,
                                   struct timing *timing, struct espl_error *err)
@@ -58,7 +52,7 @@ static enum espl_status time_case(const struct espl_kernel_case *item, struct es
         total += seconds[timing->runs++];
     }
     if (status == ESPL_OK) {
-        qsort(seconds, timing->runs, sizeof seconds[0], compare_doubles);
+        qsort(seconds, timing->runs, sizeof seconds[0], espl_compare_doubles);
         timing->supported = true;
         timing->best = seconds[0];
         timing->median = seconds[timing->runs / 2];

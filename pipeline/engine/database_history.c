@@ -1,6 +1,8 @@
 /* How long would a stage take here, judged by its earlier runs on this host? */
 #include "engine/database_internal.h"
 
+#include "core/order.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,13 +42,6 @@ static bool read_history(struct espl_database *db, const char *stage_name, struc
     return out->count > 0;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* Median of seconds per `divisor` (NULL = seconds) over the rows that have one; < 0 = none. */
 static double median_rate(const struct history *history, const double *divisor)
 {
@@ -62,7 +57,7 @@ static double median_rate(const struct history *history, const double *divisor)
     if (count == 0) {
         return -1.0;
     }
-    qsort(values, count, sizeof values[0], compare_doubles);
+    qsort(values, count, sizeof values[0], espl_compare_doubles);
     return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 

@@ -1,5 +1,6 @@
 #include "report/svg_internal.h"
 
+#include "core/order.h"
 #include "report/html.h"
 
 #include <math.h>
@@ -129,13 +130,6 @@ void espl_svg_boxes(struct espl_buf *out, const struct espl_svg_boxes *chart)
     espl_svg_close(out);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 static double quantile(const double *sorted, size_t count, double share)
 {
     const double at = share * (double)(count - 1);
@@ -149,7 +143,7 @@ struct espl_svg_box espl_svg_box_of(double *values, size_t count)
     if (count == 0) {
         return (struct espl_svg_box){.count = 0};
     }
-    qsort(values, count, sizeof *values, compare_doubles);
+    qsort(values, count, sizeof *values, espl_compare_doubles);
     return (struct espl_svg_box){.low = values[0],
                                  .q1 = quantile(values, count, 0.25),
                                  .median = quantile(values, count, 0.5),

@@ -1,6 +1,7 @@
 #include "stages/deploy_bench/decode_mode.h"
 
 #include "core/log.h"
+#include "core/order.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_probe.h"
 #include "eval/energy/meter.h"
@@ -182,13 +183,6 @@ struct state {
     bool has_int4; /* dense-int4 was measured with the encoded weights */
 };
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* Prompts are random ids: what they say does not change what they cost. */
 static int32_t *random_prompts(const struct state *state, const struct espl_decode_cell *cell,
                                struct espl_error *err)
@@ -217,7 +211,7 @@ static enum espl_status time_prompts(struct espl_device_decoder *decoder, const 
         seconds[i] = espl_clock_monotonic() - start;
     }
     if (status == ESPL_OK) {
-        qsort(seconds, PROMPT_REPEATS, sizeof *seconds, compare_doubles);
+        qsort(seconds, PROMPT_REPEATS, sizeof *seconds, espl_compare_doubles);
         *median = seconds[PROMPT_REPEATS / 2];
     }
     return status;
@@ -243,7 +237,7 @@ static enum espl_status time_outputs(struct espl_device_decoder *decoder, const 
         sum += seconds[i];
     }
     if (status == ESPL_OK) {
-        qsort(seconds, count, sizeof *seconds, compare_doubles);
+        qsort(seconds, count, sizeof *seconds, espl_compare_doubles);
         cell->step_median = seconds[count / 2];
         cell->step_p95 = seconds[count * 95 / 100];
         cell->tokens_per_second = (double)(cell->sequences * count) / sum;

@@ -1,4 +1,5 @@
 /* SparseGPT against a slow version of the same specification, and the properties it must have. */
+#include "core/order.h"
 #include "quant_oracle.h"
 #include "stages/quant_common/column_choice.h"
 #include "stages/quant_common/sparsegpt.h"
@@ -74,13 +75,6 @@ static double score(const struct slow *slow, size_t row, size_t column)
            pow(slow->upper[column * slow->cols + column], 2.0);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* Blocks of 128 columns begin at column 0 and at the first outlier. */
 static bool begins_block(const struct slow *slow, size_t column)
 {
@@ -101,7 +95,7 @@ static void choose_block(const struct slow *slow, size_t first)
     for (size_t i = 0; i < count; i++) {
         scores[i] = score(slow, i % ROWS, first + i / ROWS);
     }
-    qsort(scores, count, sizeof *scores, compare_doubles);
+    qsort(scores, count, sizeof *scores, espl_compare_doubles);
     const double threshold = scores[(size_t)((double)count * slow->sparsity)];
     for (size_t i = 0; i < count; i++) {
         if (score(slow, i % ROWS, first + i / ROWS) <= threshold) {
@@ -433,7 +427,7 @@ static void test_select__every_rank(void **state)
             for (size_t i = 0; i < count; i++) { /* few distinct values: many ties */
                 sorted[i] = values[i] = floor(oracle_uniform(&seed) * 7.0);
             }
-            qsort(sorted, count, sizeof sorted[0], compare_doubles);
+            qsort(sorted, count, sizeof sorted[0], espl_compare_doubles);
             assert_true(espl_select_rank(values, count, rank) == sorted[rank]);
         }
     }

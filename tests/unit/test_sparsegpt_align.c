@@ -1,5 +1,6 @@
 /* SparseGPT's choice by groups. With the identity as Hessian nothing flows, so that the choice can
  * be checked by sorting squares; with a real one, groups must still be whole. */
+#include "core/order.h"
 #include "quant_oracle.h"
 #include "stages/quant_common/sparsegpt.h"
 #include "support/cmocka_all.h"
@@ -23,13 +24,6 @@ static size_t area_group(size_t row, size_t col)
     return (row / 16 * 8 + row % 8) * COLS + col / 64 * 32 + col % 32;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* Keeps what is above the threshold of its block of columns; by sums of groups, or one by one and
  * then all of a group that keeps any. */
 static void oracle_choice(const float *w, double sparsity, bool fill, bool kept[COUNT])
@@ -51,7 +45,7 @@ static void oracle_choice(const float *w, double sparsity, bool fill, bool kept[
             }
             sorted[i] = score[i];
         }
-        qsort(sorted, count, sizeof *sorted, compare_doubles);
+        qsort(sorted, count, sizeof *sorted, espl_compare_doubles);
         const double threshold = sorted[(size_t)((double)count * sparsity)];
         for (size_t i = 0; i < count; i++) {
             kept[i / (last - first) * COLS + first + i % (last - first)] = score[i] > threshold;
