@@ -68,15 +68,6 @@ static void open_figure(const char *title, struct espl_buf *out)
     espl_buf_puts(out, "</h3>\n<figure class=\"scroll\">\n");
 }
 
-/* "Speed-ups, stage bench" and, with several runs, ", run A". */
-static const char *title_of(const struct espl_report_data *data, size_t run, const char *stage_id,
-                            const char *what)
-{
-    return espl_arena_printf(data->arena, "%s, stage %s%s%s", what, stage_id,
-                             data->run_count > 1 ? ", run " : "",
-                             data->run_count > 1 ? data->runs[run].name : "");
-}
-
 static enum espl_status draw(const struct espl_report_data *data, size_t run, const char *stage_id,
                              bool *open, struct espl_buf *out, struct espl_error *err)
 {
@@ -93,8 +84,9 @@ static enum espl_status draw(const struct espl_report_data *data, size_t run, co
     if (status != ESPL_OK || (speedups.group_count == 0 && roofline.count == 0)) {
         return status;
     }
-    const char *titles[] = {title_of(data, run, stage_id, "Speed-ups by number of tokens"),
-                            title_of(data, run, stage_id, "Roofline with measured products")};
+    const char *titles[] = {
+        espl_report_title(data, run, stage_id, "Speed-ups by number of tokens"),
+        espl_report_title(data, run, stage_id, "Roofline with measured products")};
     const char *id = espl_arena_printf(data->arena, "%zu-%s", run, stage_id);
     const char *ids[] = {espl_arena_printf(data->arena, "speedups-%s", id),
                          espl_arena_printf(data->arena, "roofline-%s", id)};
@@ -122,12 +114,5 @@ static enum espl_status draw(const struct espl_report_data *data, size_t run, co
 enum espl_status espl_report_bench(const struct espl_report_data *data, struct espl_buf *out,
                                    struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
-    bool open = false;
-    for (size_t i = 0; status == ESPL_OK && i < data->stage_count; ++i) {
-        for (size_t run = 0; status == ESPL_OK && run < data->run_count; ++run) {
-            status = draw(data, run, data->stage_ids[i], &open, out, err);
-        }
-    }
-    return status;
+    return espl_report_each_stage(data, draw, out, err);
 }

@@ -416,10 +416,9 @@ static enum espl_status draw_shape(const struct espl_report_data *data, size_t r
                                    struct espl_buf *out, struct espl_error *err)
 {
     const bool shaped = passes->shape[0] != '\0';
-    const char *title = espl_arena_printf(data->arena, "%s%s%s, stage %s%s%s", passes->kind->title,
-                                          shaped ? ", prompt and output " : "", passes->shape,
-                                          stage_id, data->run_count > 1 ? ", run " : "",
-                                          data->run_count > 1 ? data->runs[run].name : "");
+    const char *what = espl_arena_printf(data->arena, "%s%s%s", passes->kind->title,
+                                         shaped ? ", prompt and output " : "", passes->shape);
+    const char *title = what != NULL ? espl_report_title(data, run, stage_id, what) : NULL;
     const char *id = espl_arena_printf(data->arena, "passes-%zu", out->len);
     const char *parts_id = espl_arena_printf(data->arena, "parts-%zu", out->len);
     if (title == NULL || id == NULL || parts_id == NULL) {
@@ -466,12 +465,5 @@ static enum espl_status draw_stage(const struct espl_report_data *data, size_t r
 enum espl_status espl_report_deploy(const struct espl_report_data *data, struct espl_buf *out,
                                     struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
-    bool open = false;
-    for (size_t i = 0; status == ESPL_OK && i < data->stage_count; ++i) {
-        for (size_t run = 0; status == ESPL_OK && run < data->run_count; ++run) {
-            status = draw_stage(data, run, data->stage_ids[i], &open, out, err);
-        }
-    }
-    return status;
+    return espl_report_each_stage(data, draw_stage, out, err);
 }

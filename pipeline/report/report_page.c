@@ -271,6 +271,30 @@ static void page_end(const struct espl_report_data *data, struct espl_buf *out)
                        "</footer>\n</main>\n</body>\n</html>\n");
 }
 
+const char *espl_report_title(const struct espl_report_data *data, size_t run, const char *stage_id,
+                              const char *what)
+{
+    return espl_arena_printf(data->arena, "%s, stage %s%s%s", what, stage_id,
+                             data->run_count > 1 ? ", run " : "",
+                             data->run_count > 1 ? data->runs[run].name : "");
+}
+
+enum espl_status espl_report_each_stage(
+    const struct espl_report_data *data,
+    enum espl_status (*draw)(const struct espl_report_data *data, size_t run, const char *stage_id,
+                             bool *open, struct espl_buf *out, struct espl_error *err),
+    struct espl_buf *out, struct espl_error *err)
+{
+    enum espl_status status = ESPL_OK;
+    bool open = false;
+    for (size_t i = 0; status == ESPL_OK && i < data->stage_count; ++i) {
+        for (size_t run = 0; status == ESPL_OK && run < data->run_count; ++run) {
+            status = draw(data, run, data->stage_ids[i], &open, out, err);
+        }
+    }
+    return status;
+}
+
 enum espl_status espl_report_page(struct espl_report_data *data, struct espl_buf *out,
                                   struct espl_error *err)
 {

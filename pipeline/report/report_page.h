@@ -58,6 +58,17 @@ void espl_report_differences(const struct espl_report_data *data, struct espl_bu
 /** Table of facts about the machine and the libraries, a column a run. */
 void espl_report_environment(const struct espl_report_data *data, struct espl_buf *out);
 
+/** "WHAT, stage ID" and, with several runs, ", run NAME"; of the report's arena. NULL: NOMEM. */
+const char *espl_report_title(const struct espl_report_data *data, size_t run, const char *stage_id,
+                              const char *what);
+/** Calls draw for every stage of every run, until an error. *open: false for the first, for a
+ *  section that begins with the first drawing. Errors: those of draw. */
+enum espl_status espl_report_each_stage(
+    const struct espl_report_data *data,
+    enum espl_status (*draw)(const struct espl_report_data *data, size_t run, const char *stage_id,
+                             bool *open, struct espl_buf *out, struct espl_error *err),
+    struct espl_buf *out, struct espl_error *err);
+
 /** One <th> a run when there are several. */
 void espl_report_run_heads(const struct espl_report_data *data, struct espl_buf *out);
 

@@ -159,9 +159,7 @@ static enum espl_status draw_stage(const struct espl_report_data *data, size_t r
     if (status != ESPL_OK || pairs.count == 0) {
         return status;
     }
-    const char *title = espl_arena_printf(data->arena, "Predicted against measured, stage %s%s%s",
-                                          stage_id, data->run_count > 1 ? ", run " : "",
-                                          data->run_count > 1 ? data->runs[run].name : "");
+    const char *title = espl_report_title(data, run, stage_id, "Predicted against measured");
     const char *id = espl_arena_printf(data->arena, "predicted-%zu", out->len);
     if (title == NULL || id == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the predictions of the report");
@@ -180,12 +178,5 @@ static enum espl_status draw_stage(const struct espl_report_data *data, size_t r
 enum espl_status espl_report_predicted(const struct espl_report_data *data, struct espl_buf *out,
                                        struct espl_error *err)
 {
-    enum espl_status status = ESPL_OK;
-    bool open = false;
-    for (size_t i = 0; status == ESPL_OK && i < data->stage_count; ++i) {
-        for (size_t run = 0; status == ESPL_OK && run < data->run_count; ++run) {
-            status = draw_stage(data, run, data->stage_ids[i], &open, out, err);
-        }
-    }
-    return status;
+    return espl_report_each_stage(data, draw_stage, out, err);
 }

@@ -103,9 +103,7 @@ static enum espl_status draw(const struct espl_report_data *data, size_t run, co
     double *x = espl_arena_array(data->arena, count, sizeof *x);
     double *y = espl_arena_array(data->arena, count, sizeof *y);
     const char *id = espl_arena_printf(data->arena, "%s-%zu-%s", curve->series, run, stage_id);
-    const char *title = espl_arena_printf(data->arena, "%s, stage %s%s%s", curve->heading, stage_id,
-                                          data->run_count > 1 ? ", run " : "",
-                                          data->run_count > 1 ? data->runs[run].name : "");
+    const char *title = espl_report_title(data, run, stage_id, curve->heading);
     if (x == NULL || y == NULL || id == NULL || title == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for the drawings of the report");
     }

@@ -41,12 +41,13 @@ static enum espl_status check_lists(const struct espl_deploy_params *params, str
     const struct {
         const struct espl_list *list;
         const char *name;
-    } numbers[] = {{&params->sequences, "sequences"},
-                   {&params->prompt_tokens, "prompt_tokens"},
-                   {&params->output_tokens, "output_tokens"}};
+        size_t most; /* that a report draws; 0: any number */
+    } numbers[] = {{&params->sequences, "sequences", 0},
+                   {&params->prompt_tokens, "prompt_tokens", 8},
+                   {&params->output_tokens, "output_tokens", 8}};
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < sizeof numbers / sizeof numbers[0]; i++) {
-        status = espl_deploy_check_numbers(numbers[i].list, numbers[i].name, 0, err);
+        status = espl_deploy_check_numbers(numbers[i].list, numbers[i].name, numbers[i].most, err);
     }
     if (status == ESPL_OK) {
         status = espl_deploy_check_choices(&params->against, "against", espl_decode_against, err);
