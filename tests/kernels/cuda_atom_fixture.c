@@ -2,6 +2,7 @@
 
 #include "core/codes.h"
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/iebme_fixture.h"
 
 #include <math.h>
@@ -183,15 +184,6 @@ static void compute_expected(struct atom_layer *layer)
     }
 }
 
-static void *upload(const void *host, size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
-    return device;
-}
-
 void fixture_quantize(struct atom_layer *layer)
 {
     struct espl_error err;
@@ -212,8 +204,9 @@ void fixture_make_layer(struct espl_rng *rng, const struct espl_quant_shape *sha
     make_activations(rng, layer);
     make_weights(rng, scope, sparsity, layer);
     compute_expected(layer);
-    layer->device_halves = upload(layer->halves, shape->tokens * shape->in * sizeof *layer->halves);
-    layer->device_order = upload(layer->order, shape->in * sizeof *layer->order);
+    layer->device_halves =
+        cuda_array(layer->halves, shape->tokens * shape->in * sizeof *layer->halves);
+    layer->device_order = cuda_array(layer->order, shape->in * sizeof *layer->order);
     assert_true(x_bytes > 0);
     cuda_check(espl_cuda_alloc(x_bytes, &layer->device_x, &err), &err);
     cuda_check(espl_cuda_fill(layer->device_x, POISON, x_bytes, &err), &err);

@@ -4,6 +4,7 @@
 #include "core/rng.h"
 #include "espalier/cuda_decode.h"
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/cuda_atom_fixture.h"
 
 #include <math.h>
@@ -30,12 +31,7 @@ struct attention_data {
 
 static void *take(struct attention_data *data, const void *host, size_t bytes)
 {
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes > 0 ? bytes : 1, &device, &err), &err);
-    cuda_check(host != NULL ? espl_cuda_upload(device, host, bytes, &err)
-                            : espl_cuda_fill(device, 0, bytes, &err),
-               &err);
+    void *device = cuda_array(host, bytes > 0 ? bytes : 1);
     data->memory[data->memory_count++] = device;
     return device;
 }

@@ -2,6 +2,7 @@
  * device; what a machine without cuBLAS or CUDA is told is tested everywhere. */
 #include "espalier/cuda_blas.h"
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/cuda_device.h"
 
 #include <math.h>
@@ -23,23 +24,6 @@ static uint16_t half_of(int v)
     return (uint16_t)(v < 0 ? 0x8000 | halves[-v] : halves[v]);
 }
 
-static float float_of_half(uint16_t word)
-{
-    const int exponent = word >> 10 & 31;
-    const float magnitude = exponent == 0 ? ldexpf((float)(word & 1023), -24)
-                                          : ldexpf((float)(1024 + (word & 1023)), exponent - 25);
-    return (word & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-static void *upload(const void *host, size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
-    return device;
-}
-
 static uint16_t *upload_values(size_t salt, size_t count)
 {
     uint16_t *host = malloc(count * sizeof *host);
@@ -47,7 +31,7 @@ static uint16_t *upload_values(size_t salt, size_t count)
     for (size_t i = 0; i < count; i++) {
         host[i] = half_of(value(salt, i));
     }
-    uint16_t *device = upload(host, count * sizeof *host);
+    uint16_t *device = cuda_array(host, count * sizeof *host);
     free(host);
     return device;
 }
@@ -78,7 +62,7 @@ static void expect_product(struct espl_cuda_blas_product p)
     uint16_t *w = upload_values(2, BATCH * (size_t)W_VALUES);
     p.x = x;
     p.w = w;
-    p.y = upload(start, sizeof start);
+    p.y = cuda_array(start, sizeof start);
     cuda_check(espl_cuda_blas_run(blas, &p, NULL, &err), &err);
     cuda_check(espl_cuda_download(result, p.y, sizeof result, &err), &err);
     for (size_t member = 0; member < p.batch; member++) {
@@ -92,7 +76,7 @@ static void expect_product(struct espl_cuda_blas_product p)
                     assert_float_equal(result[place], before + sum, 0.0F);
                 } else if (o < p.out) {
                     memcpy(&word, (const char *)result + place * sizeof word, sizeof word);
-                    assert_float_equal(float_of_half(word), sum, 0.0F);
+                    assert_float_equal(cuda_float_of_half(word), sum, 0.0F);
                 }
             }
         }

@@ -3,6 +3,7 @@
 #include "core/rng.h"
 #include "espalier/cuda_decode.h"
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/cuda_atom_fixture.h"
 
 #include <math.h>
@@ -10,26 +11,6 @@
 #include <string.h>
 
 enum { POISON = 0x5A };
-
-static void *to_device(const void *host, size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    cuda_check(host != NULL ? espl_cuda_upload(device, host, bytes, &err)
-                            : espl_cuda_fill(device, 0, bytes, &err),
-               &err);
-    return device;
-}
-
-static void *to_host(const void *device, size_t bytes)
-{
-    struct espl_error err;
-    void *host = malloc(bytes);
-    assert_non_null(host);
-    cuda_check(espl_cuda_download(host, device, bytes, &err), &err);
-    return host;
-}
 
 static float *random_floats(struct espl_rng *rng, size_t count, double scale)
 {
@@ -88,13 +69,13 @@ static void try_norm(const struct norm_case *c)
     float *biases = random_floats(&rng, c->width, 0.5);
     float *gain = random_floats(&rng, c->width, 1.0);
     float *bias = random_floats(&rng, c->width, 1.0);
-    void *device[] = {to_device(residual, c->tokens * c->stride * sizeof(float)),
-                      to_device(values, count * sizeof(float)),
-                      to_device(biases, c->width * sizeof(float)),
-                      to_device(gain, c->width * sizeof(float)),
-                      to_device(bias, c->width * sizeof(float)),
-                      to_device(NULL, count * sizeof(float)),
-                      to_device(NULL, 2 * count * sizeof(uint16_t))};
+    void *device[] = {cuda_array(residual, c->tokens * c->stride * sizeof(float)),
+                      cuda_array(values, count * sizeof(float)),
+                      cuda_array(biases, c->width * sizeof(float)),
+                      cuda_array(gain, c->width * sizeof(float)),
+                      cuda_array(bias, c->width * sizeof(float)),
+                      cuda_array(NULL, count * sizeof(float)),
+                      cuda_array(NULL, 2 * count * sizeof(uint16_t))};
     const struct espl_cuda_results branch = {
         .values = device[1], .stride = c->width, .bias = device[2]};
     const struct espl_cuda_norm norm = {
@@ -111,8 +92,8 @@ static void try_norm(const struct norm_case *c)
     };
     const struct espl_cuda_input input = {.form = ESPL_CUDA_INPUT_SPLIT, .values = device[6]};
     cuda_check(espl_cuda_norm_input(&norm, &input, false, NULL, &err), &err);
-    float *sum = to_host(device[5], count * sizeof(float));
-    uint16_t *halves = to_host(device[6], 2 * count * sizeof(uint16_t));
+    float *sum = cuda_fetch(device[5], count * sizeof(float));
+    uint16_t *halves = cuda_fetch(device[6], 2 * count * sizeof(uint16_t));
     double *row = malloc(2 * c->width * sizeof *row);
     assert_non_null(row);
     for (size_t t = 0; t < c->tokens; t++) {
@@ -174,8 +155,8 @@ static void try_codes(struct espl_rng *rng, const struct espl_quant_shape *shape
     fixture_make_layer(rng, shape, ESPL_IEBME_SCOPE_NONE, 0.5, 0.9F, &layer);
     const size_t count = shape->tokens * shape->in;
     const size_t bytes = espl_cuda_atom_activation_bytes(shape, shape->tokens);
-    void *x = to_device(layer.x, count * sizeof(float));
-    void *codes = to_device(NULL, bytes);
+    void *x = cuda_array(layer.x, count * sizeof(float));
+    void *codes = cuda_array(NULL, bytes);
     struct espl_cuda_input input = {.form = ESPL_CUDA_INPUT_ATOM,
                                     .values = codes,
                                     .shape = shape,
@@ -191,8 +172,8 @@ static void try_codes(struct espl_rng *rng, const struct espl_quant_shape *shape
     fixture_quantize(&layer);
     cuda_check(espl_cuda_fill(codes, POISON, bytes, &err), &err);
     cuda_check(espl_cuda_activation_input(&activation, &input, false, NULL, &err), &err);
-    uint8_t *wanted = to_host(layer.device_x, bytes);
-    uint8_t *got = to_host(codes, bytes);
+    uint8_t *wanted = cuda_fetch(layer.device_x, bytes);
+    uint8_t *got = cuda_fetch(codes, bytes);
     assert_memory_equal(got, wanted, bytes);
     free(got);
     free(wanted);
@@ -206,8 +187,8 @@ static void try_codes(struct espl_rng *rng, const struct espl_quant_shape *shape
         layer.x[c] *= signs[c];
     }
     one.tokens = 1;
-    void *gain = to_device(layer.x, shape->in * sizeof(float));
-    void *rows = to_device(signs, shape->in * sizeof(float));
+    void *gain = cuda_array(layer.x, shape->in * sizeof(float));
+    void *rows = cuda_array(signs, shape->in * sizeof(float));
     const size_t one_bytes = espl_cuda_atom_activation_bytes(&one, 1);
     const struct espl_cuda_norm norm = {.tokens = 1,
                                         .width = shape->in,
@@ -218,10 +199,10 @@ static void try_codes(struct espl_rng *rng, const struct espl_quant_shape *shape
     activation.tokens = 1;
     cuda_check(espl_cuda_fill(codes, POISON, bytes, &err), &err);
     cuda_check(espl_cuda_activation_input(&activation, &input, false, NULL, &err), &err);
-    wanted = to_host(codes, one_bytes);
+    wanted = cuda_fetch(codes, one_bytes);
     cuda_check(espl_cuda_fill(codes, POISON, bytes, &err), &err);
     cuda_check(espl_cuda_norm_input(&norm, &input, true, NULL, &err), &err);
-    got = to_host(codes, one_bytes);
+    got = cuda_fetch(codes, one_bytes);
     assert_memory_equal(got, wanted, one_bytes);
     free(got);
     free(wanted);
@@ -295,17 +276,17 @@ static void try_activation(enum espl_cuda_activation_kind kind, size_t tokens, s
         }
         wanted[i] = reference_activation(kind, v[0], v[1]);
     }
-    void *device[] = {to_device(sums, tokens * stride * sizeof *sums),
-                      to_device(rows, columns * sizeof(float)),
-                      to_device(bias, columns * sizeof(float)),
-                      to_device(scales, tokens * sizeof(float)),
-                      to_device(NULL, 2 * tokens * width * sizeof(uint16_t)),
-                      to_device(NULL, tokens * sizeof(float))};
+    void *device[] = {cuda_array(sums, tokens * stride * sizeof *sums),
+                      cuda_array(rows, columns * sizeof(float)),
+                      cuda_array(bias, columns * sizeof(float)),
+                      cuda_array(scales, tokens * sizeof(float)),
+                      cuda_array(NULL, 2 * tokens * width * sizeof(uint16_t)),
+                      cuda_array(NULL, tokens * sizeof(float))};
     const struct espl_cuda_activation activation = {
         kind, tokens, width, {device[0], stride, device[2], device[1], device[3], 1}};
     struct espl_cuda_input input = {.form = ESPL_CUDA_INPUT_SPLIT, .values = device[4]};
     cuda_check(espl_cuda_activation_input(&activation, &input, false, NULL, &err), &err);
-    uint16_t *halves = to_host(device[4], 2 * tokens * width * sizeof(uint16_t));
+    uint16_t *halves = cuda_fetch(device[4], 2 * tokens * width * sizeof(uint16_t));
     for (size_t i = 0; i < tokens * width; i++) {
         const double got = split_value(halves, tokens, width, i / width, i % width);
         if (!(fabs(got - wanted[i]) <= 2e-6 * (1.0 + fabs(wanted[i])))) {
@@ -316,8 +297,8 @@ static void try_activation(enum espl_cuda_activation_kind kind, size_t tokens, s
     input.form = ESPL_CUDA_INPUT_BYTES;
     input.scales = device[5];
     cuda_check(espl_cuda_activation_input(&activation, &input, true, NULL, &err), &err);
-    int8_t *bytes = to_host(device[4], tokens * width);
-    float *of_token = to_host(device[5], tokens * sizeof(float));
+    int8_t *bytes = cuda_fetch(device[4], tokens * width);
+    float *of_token = cuda_fetch(device[5], tokens * sizeof(float));
     for (size_t t = 0; t < tokens; t++) {
         double amax = 1e-5;
         for (size_t c = 0; c < width; c++) {
@@ -374,13 +355,13 @@ static void test_embedding__adds_the_position(void **state)
     for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
         positions[i] = fixture_half((float)(i % 89) / 8.0F);
     }
-    void *device[] = {to_device(table, sizeof table), to_device(positions, sizeof positions),
-                      to_device(ids, sizeof ids), to_device(starts, sizeof starts),
-                      to_device(NULL, SEQUENCES * ROW_TOKENS * WIDTH * sizeof(float))};
+    void *device[] = {cuda_array(table, sizeof table), cuda_array(positions, sizeof positions),
+                      cuda_array(ids, sizeof ids), cuda_array(starts, sizeof starts),
+                      cuda_array(NULL, SEQUENCES * ROW_TOKENS * WIDTH * sizeof(float))};
     const struct espl_cuda_embed embed = {SEQUENCES, ROW_TOKENS, WIDTH,     device[0],
                                           device[1], device[2],  device[3], device[4]};
     cuda_check(espl_cuda_embed(&embed, false, NULL, &err), &err);
-    float *hidden = to_host(device[4], SEQUENCES * ROW_TOKENS * WIDTH * sizeof(float));
+    float *hidden = cuda_fetch(device[4], SEQUENCES * ROW_TOKENS * WIDTH * sizeof(float));
     for (size_t i = 0; i < SEQUENCES * ROW_TOKENS * WIDTH; i++) {
         const size_t row = i / WIDTH;
         const size_t token = (size_t)ids[row] * WIDTH + i % WIDTH;
@@ -414,13 +395,13 @@ static void test_greedy__takes_the_first_of_the_largest(void **state)
     }
     logits[2 * VOCABULARY + 7777] = 50.0F;
     logits[(SEQUENCES + 2) * VOCABULARY + 7777] = 0.0F;
-    void *device[] = {to_device(logits, 2 * SEQUENCES * VOCABULARY * sizeof(float)),
-                      to_device(NULL, SEQUENCES * sizeof(uint64_t)),
-                      to_device(NULL, SEQUENCES * sizeof(unsigned)),
-                      to_device(NULL, SEQUENCES * sizeof(int32_t)),
-                      to_device(starts, sizeof starts),
-                      to_device(NULL, SEQUENCES * MOST * sizeof(int32_t)),
-                      to_device(NULL, sizeof(unsigned))};
+    void *device[] = {cuda_array(logits, 2 * SEQUENCES * VOCABULARY * sizeof(float)),
+                      cuda_array(NULL, SEQUENCES * sizeof(uint64_t)),
+                      cuda_array(NULL, SEQUENCES * sizeof(unsigned)),
+                      cuda_array(NULL, SEQUENCES * sizeof(int32_t)),
+                      cuda_array(starts, sizeof starts),
+                      cuda_array(NULL, SEQUENCES * MOST * sizeof(int32_t)),
+                      cuda_array(NULL, sizeof(unsigned))};
     struct espl_cuda_greedy greedy = {.sequences = SEQUENCES,
                                       .vocabulary = VOCABULARY,
                                       .logits = device[0],
@@ -437,10 +418,10 @@ static void test_greedy__takes_the_first_of_the_largest(void **state)
         cuda_check(espl_cuda_greedy(&greedy, round == 1, NULL, &err), &err);
         greedy.split = false;
     }
-    int32_t *next = to_host(device[3], SEQUENCES * sizeof *next);
-    int32_t *moved = to_host(device[4], SEQUENCES * sizeof *moved);
-    int32_t *history = to_host(device[5], SEQUENCES * MOST * sizeof *history);
-    unsigned *bad = to_host(device[6], sizeof *bad);
+    int32_t *next = cuda_fetch(device[3], SEQUENCES * sizeof *next);
+    int32_t *moved = cuda_fetch(device[4], SEQUENCES * sizeof *moved);
+    int32_t *history = cuda_fetch(device[5], SEQUENCES * MOST * sizeof *history);
+    unsigned *bad = cuda_fetch(device[6], sizeof *bad);
     for (size_t s = 0; s < SEQUENCES; s++) {
         assert_int_equal(next[s], best[s]);
         assert_int_equal(moved[s], starts[s] + 4);
@@ -452,7 +433,7 @@ static void test_greedy__takes_the_first_of_the_largest(void **state)
     cuda_check(espl_cuda_upload(device[0], logits, sizeof(float), &err), &err);
     cuda_check(espl_cuda_greedy(&greedy, false, NULL, &err), &err);
     free(bad);
-    bad = to_host(device[6], sizeof *bad);
+    bad = cuda_fetch(device[6], sizeof *bad);
     assert_int_equal(*bad, 1);
     free(bad);
     free(next);

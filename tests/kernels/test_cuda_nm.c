@@ -5,6 +5,7 @@
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_nm.h"
 #include "espalier/kernels.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/cuda_device.h"
 #include "kernels/nm_fixture.h"
 
@@ -29,15 +30,6 @@ struct product {
     struct espl_cuda_nm_operands operands;
 };
 
-static void *to_device(const void *host, size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
-    return device;
-}
-
 /* Activations in rows that are longer than the matrix; behind its columns stands noise. */
 static void upload_activations(struct espl_rng *rng, struct product *p)
 {
@@ -47,7 +39,7 @@ static void upload_activations(struct espl_rng *rng, struct product *p)
     for (size_t t = 0; t < p->tokens; t++) {
         memcpy(rows + t * stride, p->x + t * cols, cols);
     }
-    p->device_x = to_device(rows, p->tokens * stride);
+    p->device_x = cuda_array(rows, p->tokens * stride);
     p->operands.x = p->device_x;
     p->operands.x_stride = stride;
     free(rows);
@@ -63,7 +55,7 @@ static void make_scales(struct espl_rng *rng, struct product *p)
         const float unit = (float)espl_rng_unit(rng);
         p->floats[i] = i < padded ? unit * 1e-3F : i < 2 * padded ? unit * 8.0F - 4.0F : unit;
     }
-    p->device_floats = to_device(p->floats, (2 * padded + p->tokens) * sizeof *p->floats);
+    p->device_floats = cuda_array(p->floats, (2 * padded + p->tokens) * sizeof *p->floats);
 }
 
 static void make_product(struct espl_rng *rng, const struct espl_nm_layout *layout, size_t tokens,

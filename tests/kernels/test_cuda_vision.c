@@ -1,129 +1,24 @@
 /* The kernels of image models on the CUDA device against the reference backend: attention with and
  * without windows, norms with residual adds and merged cells, rounding to bytes, heads. Outputs are
  * poisoned before and what lies behind them must stay poison. Skipped without a CUDA device. */
-#include "core/rng.h"
 #include "espalier/cuda_memory.h"
 #include "espalier/cuda_vision.h"
-#include "espalier/kernels.h"
 #include "kernels/cuda_device.h"
+#include "kernels/cuda_vision_fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { POISON = 0x5A, GUARD = 256 /* bytes behind an output */ };
-
 static struct espl_rng rng;
-
-static float *draw(size_t count, double scale)
-{
-    float *values = calloc(count, sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = (float)(scale * espl_rng_normal(&rng));
-    }
-    return values;
-}
-
-static void *to_device(const void *host, size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    if (host == NULL) {
-        return NULL;
-    }
-    cuda_check(espl_cuda_alloc(bytes, &device, &err), &err);
-    cuda_check(espl_cuda_upload(device, host, bytes, &err), &err);
-    return device;
-}
-
-static void *poisoned(size_t bytes)
-{
-    struct espl_error err;
-    void *device = NULL;
-    cuda_check(espl_cuda_alloc(bytes + GUARD, &device, &err), &err);
-    cuda_check(espl_cuda_fill(device, POISON, bytes + GUARD, &err), &err);
-    return device;
-}
-
-/* Fetches an output, frees it and looks at what lies behind it. */
-static void *fetch(void *device, size_t bytes)
-{
-    struct espl_error err;
-    uint8_t *host = malloc(bytes + GUARD);
-    assert_non_null(host);
-    cuda_check(espl_cuda_download(host, device, bytes + GUARD, &err), &err);
-    for (size_t i = bytes; i < bytes + GUARD; i++) {
-        assert_int_equal(host[i], POISON);
-    }
-    espl_cuda_free(device);
-    return host;
-}
-
-static struct espl_backend *open_ref(void)
-{
-    struct espl_error err;
-    struct espl_backend *ref = NULL;
-    cuda_check(espl_backend_open("ref", 1, &ref, &err), &err);
-    return ref;
-}
-
-static float float_of_half(uint16_t half)
-{
-    const int exponent = half >> 10 & 31;
-    const float mantissa = (float)(half & 1023);
-    const float size = exponent == 0    ? ldexpf(mantissa, -24)
-                       : exponent == 31 ? (mantissa == 0.0F ? INFINITY : NAN)
-                                        : ldexpf(1024.0F + mantissa, exponent - 25);
-    return (half & 0x8000) != 0 ? -size : size;
-}
-
-/* Halves of small random numbers, and the same as floats. Magnitudes from 2^-8 on: no subnormals.
- */
-static uint16_t *draw_halves(size_t count, float **floats)
-{
-    uint16_t *halves = calloc(count, sizeof *halves);
-    *floats = calloc(count, sizeof **floats);
-    assert_true(halves != NULL && *floats != NULL);
-    for (size_t i = 0; i < count; i++) {
-        const unsigned exponent = 7 + (unsigned)espl_rng_below(&rng, 9);
-        const unsigned bits = (unsigned)espl_rng_below(&rng, 1024);
-        const unsigned sign = (unsigned)espl_rng_below(&rng, 2);
-        halves[i] = (uint16_t)(sign << 15 | exponent << 10 | bits);
-        (*floats)[i] = float_of_half(halves[i]);
-    }
-    return halves;
-}
-
-static void assert_close(const float *found, const float *expected, size_t count, double tolerance)
-{
-    for (size_t i = 0; i < count; i++) {
-        const double allowed = tolerance * (1.0 + fabs((double)expected[i]));
-        if (!(fabs((double)found[i] - (double)expected[i]) <= allowed)) {
-            fail_msg("value %zu is %.9g, expected %.9g", i, (double)found[i], (double)expected[i]);
-        }
-    }
-}
-
-static void assert_halves_close(const uint16_t *found, const float *expected, size_t count,
-                                double tolerance)
-{
-    float *values = calloc(count, sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = float_of_half(found[i]);
-    }
-    assert_close(values, expected, count, tolerance);
-    free(values);
-}
 
 /* ---- rounding to bytes ---- */
 
 static struct espl_cuda_vision_codes new_codes(size_t rows, size_t stride, float clip)
 {
-    return (struct espl_cuda_vision_codes){.codes = poisoned(rows * stride),
+    return (struct espl_cuda_vision_codes){.codes = vision_output(rows * stride),
                                            .stride = stride,
-                                           .scales = poisoned(rows * sizeof(float)),
+                                           .scales = vision_output(rows * sizeof(float)),
                                            .clip = clip};
 }
 
@@ -132,7 +27,7 @@ static void expect_codes(const float *x, size_t rows, size_t width, float clip, 
                          float *scales)
 {
     struct espl_error err;
-    struct espl_backend *ref = open_ref();
+    struct espl_backend *ref = vision_open_ref();
     const struct espl_quant_shape shape = {.tokens = rows,
                                            .in = width,
                                            .out = 1,
@@ -152,8 +47,8 @@ static void check_codes(const struct espl_cuda_vision_codes *found, const float 
     float *scales = malloc(rows * sizeof *scales);
     assert_true(expected != NULL && scales != NULL);
     expect_codes(x, rows, width, found->clip, expected, scales);
-    int8_t *codes = fetch(found->codes, rows * found->stride);
-    float *found_scales = fetch(found->scales, rows * sizeof *found_scales);
+    int8_t *codes = vision_take_output(found->codes, rows * found->stride);
+    float *found_scales = vision_take_output(found->scales, rows * sizeof *found_scales);
     size_t off = 0;
     for (size_t row = 0; row < rows; row++) {
         assert_true(fabs((double)(found_scales[row] / scales[row]) - 1.0) <= scale_tolerance);
@@ -163,7 +58,7 @@ static void check_codes(const struct espl_cuda_vision_codes *found, const float 
             off += distance != 0;
         }
         for (size_t c = width; c < found->stride; c++) {
-            assert_int_equal((uint8_t)codes[row * found->stride + c], POISON);
+            assert_int_equal((uint8_t)codes[row * found->stride + c], VISION_POISON);
         }
     }
     if (off > flips) {
@@ -190,10 +85,10 @@ static void test_quantise__bits(void **state)
         const size_t rows = sizes[i][0];
         const size_t width = sizes[i][1];
         float *x = NULL;
-        uint16_t *halves = draw_halves(rows * width, &x);
+        uint16_t *halves = vision_draw_halves(&rng, rows * width, &x);
         memset(halves, 0, width * sizeof *halves); /* a row of zeros has the least scale */
         memset(x, 0, width * sizeof *x);
-        uint16_t *on_device = to_device(halves, rows * width * sizeof *halves);
+        uint16_t *on_device = vision_operand(halves, rows * width * sizeof *halves);
         const struct espl_cuda_vision_codes codes = new_codes(rows, sizes[i][2], 0.9F);
         cuda_check(espl_cuda_vision_quantise(on_device, rows, width, false, &codes, NULL, &err),
                    &err);
@@ -214,11 +109,11 @@ static void test_quantise__gelu(void **state)
         return;
     }
     float *x = NULL;
-    uint16_t *halves = draw_halves(ROWS * WIDTH, &x);
+    uint16_t *halves = vision_draw_halves(&rng, ROWS * WIDTH, &x);
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         x[i] = (float)(0.5 * (double)x[i] * erfc(-(double)x[i] * sqrt(0.5)));
     }
-    uint16_t *on_device = to_device(halves, ROWS * WIDTH * sizeof *halves);
+    uint16_t *on_device = vision_operand(halves, ROWS * WIDTH * sizeof *halves);
     const struct espl_cuda_vision_codes codes = new_codes(ROWS, WIDTH, 1.0F);
     cuda_check(espl_cuda_vision_quantise(on_device, ROWS, WIDTH, true, &codes, NULL, &err), &err);
     check_codes(&codes, x, ROWS, WIDTH, 1e-6, 3);
@@ -238,10 +133,10 @@ static void test_quantise__not_a_number(void **state)
     }
     uint16_t halves[ROWS * WIDTH] = {0};
     halves[WIDTH + 77] = 0x7E00;
-    uint16_t *on_device = to_device(halves, sizeof halves);
+    uint16_t *on_device = vision_operand(halves, sizeof halves);
     const struct espl_cuda_vision_codes codes = new_codes(ROWS, 208, 1.0F);
     cuda_check(espl_cuda_vision_quantise(on_device, ROWS, WIDTH, false, &codes, NULL, &err), &err);
-    float *scales = fetch(codes.scales, ROWS * sizeof *scales);
+    float *scales = vision_take_output(codes.scales, ROWS * sizeof *scales);
     assert_true(isfinite(scales[0]) && isnan(scales[1]));
     free(scales);
     espl_cuda_free(codes.codes);
@@ -275,18 +170,18 @@ static size_t place_of(const struct norm_case *item, size_t row, size_t c)
 static void check_norm(const struct norm_case *item)
 {
     struct espl_error err;
-    struct espl_backend *ref = open_ref();
+    struct espl_backend *ref = vision_open_ref();
     const size_t count = item->rows * item->width;
     const size_t step = item->step == 0 ? item->width : item->step;
     const size_t x_count = item->side != 0 ? count : (item->rows - 1) * step + item->width;
     const size_t x_width = item->side != 0 ? item->width / 4 : item->width;
     const float eps = 1e-6F;
     float *added = NULL;
-    uint16_t *halves = draw_halves(x_count, &added);
-    float *x = draw(x_count, 3.0);
-    float *row_terms = draw(x_width, 0.5);
-    float *gain = draw(item->width, 1.0);
-    float *bias = draw(item->width, 1.0);
+    uint16_t *halves = vision_draw_halves(&rng, x_count, &added);
+    float *x = vision_draw(&rng, x_count, 3.0);
+    float *row_terms = vision_draw(&rng, x_width, 0.5);
+    float *gain = vision_draw(&rng, item->width, 1.0);
+    float *bias = vision_draw(&rng, item->width, 1.0);
     float *sum = calloc(count, sizeof *sum);
     float *expected = calloc(count, sizeof *expected);
     assert_true(sum != NULL && expected != NULL);
@@ -303,27 +198,27 @@ static void check_norm(const struct norm_case *item)
     const struct espl_cuda_vision_norm norm = {
         .rows = item->rows,
         .width = item->width,
-        .x = to_device(x, x_count * sizeof *x),
+        .x = vision_operand(x, x_count * sizeof *x),
         .step = item->step,
-        .add = to_device(item->add ? halves : NULL, x_count * sizeof *halves),
-        .add_row = to_device(item->add_row ? row_terms : NULL, x_width * sizeof *row_terms),
+        .add = vision_operand(item->add ? halves : NULL, x_count * sizeof *halves),
+        .add_row = vision_operand(item->add_row ? row_terms : NULL, x_width * sizeof *row_terms),
         .keep = item->keep,
         .side = item->side,
-        .gain = to_device(item->affine ? gain : NULL, item->width * sizeof *gain),
-        .bias = to_device(item->affine ? bias : NULL, item->width * sizeof *bias),
+        .gain = vision_operand(item->affine ? gain : NULL, item->width * sizeof *gain),
+        .bias = vision_operand(item->affine ? bias : NULL, item->width * sizeof *bias),
         .eps = eps,
-        .floats = poisoned(count * sizeof(float)),
-        .halves = poisoned(count * sizeof(uint16_t)),
+        .floats = vision_output(count * sizeof(float)),
+        .halves = vision_output(count * sizeof(uint16_t)),
         .codes = new_codes(item->rows, (item->width + 15) / 16 * 16, 1.0F),
     };
     cuda_check(espl_cuda_vision_normalise(&norm, NULL, &err), &err);
-    float *floats = fetch(norm.floats, count * sizeof *floats);
-    uint16_t *as_halves = fetch(norm.halves, count * sizeof *as_halves);
+    float *floats = vision_take_output(norm.floats, count * sizeof *floats);
+    uint16_t *as_halves = vision_take_output(norm.halves, count * sizeof *as_halves);
     float *kept = malloc(x_count * sizeof *kept);
     assert_non_null(kept);
     cuda_check(espl_cuda_download(kept, norm.x, x_count * sizeof *kept, &err), &err);
-    assert_close(floats, expected, count, 4e-6);
-    assert_halves_close(as_halves, expected, count, 6e-4);
+    vision_assert_close(floats, expected, count, 4e-6);
+    vision_assert_halves_close(as_halves, expected, count, 6e-4);
     check_codes(&norm.codes, expected, item->rows, item->width, 1e-5, 2 + count / 5000);
     for (size_t i = 0; item->keep && i < count; i++) { /* else x is as it was */
         x[place_of(item, i / item->width, i % item->width)] = sum[i];
@@ -384,31 +279,18 @@ struct attention_case {
     bool rows, bias, mask;
 };
 
-/* Some other order of the rows of an image. */
-static int32_t *draw_order(size_t count)
-{
-    int32_t *order = malloc(count * sizeof *order);
-    assert_non_null(order);
-    for (size_t i = 0; i < count; i++) {
-        const size_t other = (size_t)espl_rng_below(&rng, i + 1);
-        order[i] = order[other];
-        order[other] = (int32_t)i;
-    }
-    return order;
-}
-
 static void check_attention(const struct attention_case *item)
 {
     struct espl_error err;
-    struct espl_backend *ref = open_ref();
+    struct espl_backend *ref = vision_open_ref();
     const size_t cells = item->windows * item->tokens;
     const size_t pairs = item->tokens * item->tokens;
     const size_t count = item->images * cells * item->heads * item->head_dim;
     float *floats = NULL;
-    uint16_t *qkv = draw_halves(3 * count, &floats);
-    int32_t *order = draw_order(cells);
-    float *bias = draw(item->heads * pairs, 1.0);
-    float *mask = draw(item->windows * pairs, 1.0);
+    uint16_t *qkv = vision_draw_halves(&rng, 3 * count, &floats);
+    int32_t *order = vision_draw_order(&rng, cells);
+    float *bias = vision_draw(&rng, item->heads * pairs, 1.0);
+    float *mask = vision_draw(&rng, item->windows * pairs, 1.0);
     float *expected = calloc(count, sizeof *expected);
     assert_non_null(expected);
     for (size_t i = 0; i < item->windows * pairs; i++) {
@@ -429,16 +311,16 @@ static void check_attention(const struct attention_case *item)
         .heads = item->heads,
         .head_dim = item->head_dim,
         .scale = shape.scale,
-        .qkv = to_device(qkv, 3 * count * sizeof *qkv),
-        .rows = to_device(tables.rows, cells * sizeof *order),
-        .bias = to_device(tables.bias, item->heads * pairs * sizeof *bias),
-        .mask = to_device(tables.mask, item->windows * pairs * sizeof *mask),
-        .y = poisoned(count * sizeof(uint16_t)),
+        .qkv = vision_operand(qkv, 3 * count * sizeof *qkv),
+        .rows = vision_operand(tables.rows, cells * sizeof *order),
+        .bias = vision_operand(tables.bias, item->heads * pairs * sizeof *bias),
+        .mask = vision_operand(tables.mask, item->windows * pairs * sizeof *mask),
+        .y = vision_output(count * sizeof(uint16_t)),
     };
     cuda_check(espl_cuda_vision_attend(&attention, NULL, &err), &err);
-    uint16_t *y = fetch(attention.y, count * sizeof *y);
+    uint16_t *y = vision_take_output(attention.y, count * sizeof *y);
     /* Probabilities and results are rounded to FP16; values are below 2. */
-    assert_halves_close(y, expected, count, 2e-3);
+    vision_assert_halves_close(y, expected, count, 2e-3);
     void *const device[] = {(void *)(uintptr_t)attention.qkv, (void *)(uintptr_t)attention.rows,
                             (void *)(uintptr_t)attention.bias, (void *)(uintptr_t)attention.mask};
     void *const host[] = {floats, qkv, order, bias, mask, expected, y};
@@ -497,9 +379,10 @@ static void test_heads__mean(void **state)
     if (!cuda_has_device()) {
         return;
     }
-    float *x = draw(HEADS * IMAGES * CELLS * WIDTH, 1.0);
-    float *weights[HEADS] = {draw(CLASSES * WIDTH, 0.1), draw(CLASSES * WIDTH, 0.1)};
-    float *bias = draw(CLASSES, 1.0);
+    float *x = vision_draw(&rng, HEADS * IMAGES * CELLS * WIDTH, 1.0);
+    float *weights[HEADS] = {vision_draw(&rng, CLASSES * WIDTH, 0.1),
+                             vision_draw(&rng, CLASSES * WIDTH, 0.1)};
+    float *bias = vision_draw(&rng, CLASSES, 1.0);
     for (size_t i = 0; i < IMAGES * WIDTH; i++) {
         double sum = 0.0;
         for (size_t cell = 0; cell < CELLS; cell++) {
@@ -515,11 +398,11 @@ static void test_heads__mean(void **state)
         }
         logits[i] = (float)(0.5 * sum);
     }
-    float *on_device = to_device(x, HEADS * IMAGES * CELLS * WIDTH * sizeof *x);
-    float *out = poisoned(sizeof pooled);
+    float *on_device = vision_operand(x, HEADS * IMAGES * CELLS * WIDTH * sizeof *x);
+    float *out = vision_output(sizeof pooled);
     cuda_check(espl_cuda_vision_pool(on_device, IMAGES, CELLS, WIDTH, out, NULL, &err), &err);
-    float *found = fetch(out, sizeof pooled);
-    assert_close(found, pooled, IMAGES * WIDTH, 1e-6);
+    float *found = vision_take_output(out, sizeof pooled);
+    vision_assert_close(found, pooled, IMAGES * WIDTH, 1e-6);
     free(found);
     const struct espl_cuda_vision_heads heads = {
         .images = IMAGES,
@@ -527,14 +410,14 @@ static void test_heads__mean(void **state)
         .classes = CLASSES,
         .heads = HEADS,
         .x = on_device,
-        .weight = {to_device(weights[0], CLASSES * WIDTH * sizeof(float)),
-                   to_device(weights[1], CLASSES * WIDTH * sizeof(float))},
-        .bias = {to_device(bias, CLASSES * sizeof *bias), NULL},
-        .logits = poisoned(sizeof logits),
+        .weight = {vision_operand(weights[0], CLASSES * WIDTH * sizeof(float)),
+                   vision_operand(weights[1], CLASSES * WIDTH * sizeof(float))},
+        .bias = {vision_operand(bias, CLASSES * sizeof *bias), NULL},
+        .logits = vision_output(sizeof logits),
     };
     cuda_check(espl_cuda_vision_classify(&heads, NULL, &err), &err);
-    found = fetch(heads.logits, sizeof logits);
-    assert_close(found, logits, IMAGES * CLASSES, 1e-5);
+    found = vision_take_output(heads.logits, sizeof logits);
+    vision_assert_close(found, logits, IMAGES * CLASSES, 1e-5);
     free(found);
     espl_cuda_free(on_device);
     espl_cuda_free((void *)(uintptr_t)heads.weight[0]);
@@ -555,18 +438,18 @@ static void test_finish__bias_and_gelu(void **state)
         return;
     }
     float *x = NULL;
-    uint16_t *halves = draw_halves(ROWS * WIDTH, &x);
-    float *bias = draw(WIDTH, 1.0);
+    uint16_t *halves = vision_draw_halves(&rng, ROWS * WIDTH, &x);
+    float *bias = vision_draw(&rng, WIDTH, 1.0);
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         const double v = (double)x[i] + (double)bias[i % WIDTH];
         x[i] = (float)(0.5 * v * erfc(-v * sqrt(0.5)));
     }
-    uint16_t *in_place = poisoned(ROWS * WIDTH * sizeof *halves);
-    float *bias_there = to_device(bias, WIDTH * sizeof *bias);
+    uint16_t *in_place = vision_output(ROWS * WIDTH * sizeof *halves);
+    float *bias_there = vision_operand(bias, WIDTH * sizeof *bias);
     cuda_check(espl_cuda_upload(in_place, halves, ROWS * WIDTH * sizeof *halves, &err), &err);
     cuda_check(espl_cuda_vision_finish(in_place, ROWS, WIDTH, bias_there, true, NULL, &err), &err);
-    uint16_t *found = fetch(in_place, ROWS * WIDTH * sizeof *halves);
-    assert_halves_close(found, x, ROWS * WIDTH, 6e-4);
+    uint16_t *found = vision_take_output(in_place, ROWS * WIDTH * sizeof *halves);
+    vision_assert_halves_close(found, x, ROWS * WIDTH, 6e-4);
     espl_cuda_free(bias_there);
     free(found);
     free(halves);
