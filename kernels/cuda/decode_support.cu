@@ -1,12 +1,14 @@
 /* Launches, and checks of where the input of linears goes to. */
 #include "kernels/cuda/decode_support.cuh"
 
+#include "kernels/cuda/launch.cuh"
+
 enum espl_status decode_launch(const void *kernel, dim3 grid, unsigned threads, size_t shared_bytes,
                                void *args, bool overlap, void *stream, struct espl_error *err)
 {
     constexpr size_t ALWAYS_THERE = 48 << 10;
-    int major = 0;
-    enum espl_status status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+    bool can_overlap = false;
+    enum espl_status status = espl_cuda_can_overlap(&can_overlap, err);
     if (status == ESPL_OK && shared_bytes > ALWAYS_THERE) {
         status = espl_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -16,19 +18,12 @@ enum espl_status decode_launch(const void *kernel, dim3 grid, unsigned threads, 
     if (status != ESPL_OK) {
         return status;
     }
-    cudaLaunchAttribute attribute;
     cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = overlap && major >= 9 ? 1 : 0;
-    void *parameters[] = {args};
-    return espl_cuda_check(cudaLaunchKernelExC(&config, kernel, parameters),
-                           "cannot launch a decoder's kernel", err);
+    return espl_cuda_launch(kernel, config, args, overlap && can_overlap, stream,
+                            "cannot launch a decoder's kernel", err);
 }
 
 enum espl_status decode_sink_of(const struct espl_cuda_input *input, size_t tokens, size_t width,

@@ -1,5 +1,5 @@
 /* Products with N:M weights: choosing, and launching one kernel. */
-#include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/nm_stay.cuh"
 #include "kernels/cuda/nm_wide.cuh"
 #include "kernels/formats/nm_wide.h"
@@ -150,21 +150,6 @@ void choose(struct espl_cuda_nm *nm, const struct espl_cuda_nm_choice *wanted)
                      : nm_choose(nm->matrix, nm->tokens, nm->multiprocessors);
 }
 
-enum espl_status launch(const struct espl_cuda_nm *nm, cudaLaunchConfig_t *config,
-                        const void *kernel, struct nm_args *args, bool overlap, void *stream,
-                        struct espl_error *err)
-{
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config->stream = static_cast<cudaStream_t>(stream);
-    config->attrs = &attribute;
-    config->numAttrs = overlap && nm->can_overlap ? 1 : 0;
-    void *parameters[] = {args};
-    return espl_cuda_check(cudaLaunchKernelExC(config, kernel, parameters),
-                           "cannot launch an N:M kernel", err);
-}
-
 /* Whether outputs leave in whole pieces of 16 bytes. */
 bool fits_wide(const struct espl_cuda_nm_operands *operands)
 {
@@ -179,11 +164,11 @@ extern "C" enum espl_status espl_cuda_nm_create(const struct espl_cuda_nm_matrix
                                                 struct espl_cuda_nm **out, struct espl_error *err)
 {
     int multiprocessors = 0;
-    int major = 0;
+    bool can_overlap = false;
     enum espl_status status =
         espl_cuda_attribute(cudaDevAttrMultiProcessorCount, &multiprocessors, err);
     if (status == ESPL_OK) {
-        status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+        status = espl_cuda_can_overlap(&can_overlap, err);
     }
     if (status != ESPL_OK) {
         return status;
@@ -195,7 +180,7 @@ extern "C" enum espl_status espl_cuda_nm_create(const struct espl_cuda_nm_matrix
     nm->matrix = matrix;
     nm->tokens = tokens;
     nm->multiprocessors = static_cast<unsigned>(multiprocessors);
-    nm->can_overlap = major >= 9;
+    nm->can_overlap = can_overlap;
     choose(nm, wanted);
     if (tokens < 1 || tokens > INT_MAX / 2 || !nm_choice_exists(matrix, &nm->choice) ||
         grid_of(nm, tokens).y > MOST_GRID_Y) {
@@ -237,6 +222,7 @@ extern "C" enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
     const unsigned mode = mode_of(&operands->epilogue);
     const struct espl_cuda_nm_matrix *read = weights != NULL ? weights : nm->matrix;
     struct nm_args args = make_args(nm, read, operands);
+    const void *kernel = nm->kernels[mode];
     cudaLaunchConfig_t config = {};
     if (nm->large != NM_NOT_LARGE && fits_wide(operands)) {
         const bool stays = nm->large == NM_LARGE_STAY;
@@ -248,10 +234,12 @@ extern "C" enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
             dim3(tiles < nm->multiprocessors ? static_cast<unsigned>(tiles) : nm->multiprocessors);
         config.blockDim = dim3(stays ? unsigned{NM_STAY_THREADS} : unsigned{NM_WIDE_THREADS});
         config.dynamicSmemBytes = large_shared_bytes(nm, read);
-        return launch(nm, &config, nm->large_kernels[mode], &args, overlap, stream, err);
+        kernel = nm->large_kernels[mode];
+    } else {
+        config.gridDim = grid_of(nm, operands->tokens);
+        config.blockDim = dim3(nm->choice.splits * nm->choice.tiles * NM_WARP);
+        config.dynamicSmemBytes = nm_shared_bytes(&nm->choice, mode);
     }
-    config.gridDim = grid_of(nm, operands->tokens);
-    config.blockDim = dim3(nm->choice.splits * nm->choice.tiles * NM_WARP);
-    config.dynamicSmemBytes = nm_shared_bytes(&nm->choice, mode);
-    return launch(nm, &config, nm->kernels[mode], &args, overlap, stream, err);
+    return espl_cuda_launch(kernel, config, &args, overlap && nm->can_overlap, stream,
+                            "cannot launch an N:M kernel", err);
 }

@@ -3,7 +3,7 @@
 #include "espalier/cuda_spmm.h"
 #include "kernels/cuda/atom_args.cuh"
 #include "kernels/cuda/atom_kernels.cuh"
-#include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/spmm_kernels.cuh"
 #include "kernels/cuda/spmm_product.cuh"
 #include "kernels/cuda/spmm_rule.cuh"
@@ -338,21 +338,15 @@ enum espl_status spmm_launch(const struct espl_cuda_spmm *spmm, void *args, size
                              bool overlap, void *stream, struct espl_error *err)
 {
     const size_t group = static_cast<size_t>(spmm->tiles) * SPMM_COLUMNS;
-    cudaLaunchAttribute attribute;
+    const bool overlaps = overlap && spmm->can_overlap;
     cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3(spmm->choice.parts, static_cast<unsigned>((tokens + group - 1) / group),
                           spmm->choice.splits);
     config.blockDim = dim3(spmm->warps * SPMM_WARP);
     config.dynamicSmemBytes = spmm->shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = overlap && spmm->can_overlap ? 1 : 0;
-    static_cast<struct spmm_args *>(args)->x_ready = config.numAttrs == 0 ? 1 : 0;
-    void *parameters[] = {args};
-    return espl_cuda_check(cudaLaunchKernelExC(&config, spmm->kernel, parameters),
-                           "cannot launch an SpMM kernel", err);
+    static_cast<struct spmm_args *>(args)->x_ready = overlaps ? 0 : 1;
+    return espl_cuda_launch(spmm->kernel, config, args, overlaps, stream,
+                            "cannot launch an SpMM kernel", err);
 }
 
 extern "C" enum espl_status espl_cuda_spmm_run(const struct espl_cuda_spmm *spmm,

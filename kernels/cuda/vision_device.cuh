@@ -3,7 +3,7 @@
 #ifndef ESPL_CUDA_VISION_DEVICE_CUH
 #define ESPL_CUDA_VISION_DEVICE_CUH
 
-#include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/launch.cuh"
 
 enum { VISION_FEW_BLOCKS = 264 }; /* two a multiprocessor of an H200 */
 
@@ -63,22 +63,16 @@ enum espl_status vision_launch(void (*kernel)(const ARGS), dim3 grid, unsigned t
                                const ARGS &args, void *stream, const char *what,
                                struct espl_error *err)
 {
-    int major = 0;
-    const enum espl_status status =
-        espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+    bool can_overlap = false;
+    const enum espl_status status = espl_cuda_can_overlap(&can_overlap, err);
     if (status != ESPL_OK) {
         return status;
     }
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = major >= 9 ? 1 : 0;
-    return espl_cuda_check(cudaLaunchKernelEx(&config, kernel, args), what, err);
+    return espl_cuda_launch(reinterpret_cast<const void *>(kernel), config, &args, can_overlap,
+                            stream, what, err);
 }
 
 #endif
