@@ -1,11 +1,11 @@
 #include "espalier/cuda_blas.h"
 
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_library.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Values of cublas_api.h and library_types.h. */
 enum {
@@ -42,34 +42,14 @@ static enum espl_status fail_code(const char *what, int code, struct espl_error 
 
 static enum espl_status open_library(struct espl_cuda_blas *blas, struct espl_error *err)
 {
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
-    for (size_t i = 0; blas->library == NULL && i < sizeof names / sizeof names[0]; i++) {
-        blas->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    }
-    if (blas->library == NULL) {
-        espl_fail(err, ESPL_E_UNSUPPORTED, "%s is not on this machine", names[0]);
-        return espl_hint(err, "install cuBLAS (package libcublas of the CUDA toolkit), or name its "
-                              "folder in LD_LIBRARY_PATH");
-    }
-    const struct {
-        const char *name;
-        void *function;
-    } symbols[] = {{"cublasCreate_v2", &blas->create},
-                   {"cublasDestroy_v2", &blas->destroy},
-                   {"cublasSetStream_v2", &blas->set_stream},
-                   {"cublasSetWorkspace_v2", &blas->set_workspace},
-                   {"cublasGemmEx", &blas->gemm},
-                   {"cublasGemmStridedBatchedEx", &blas->gemms}};
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(blas->library, symbols[i].name);
-        if (symbol == NULL) {
-            return espl_fail(err, ESPL_E_UNSUPPORTED, "this machine's cuBLAS has no %s",
-                             symbols[i].name);
-        }
-        /* C has no cast from object to function pointers. */
-        memcpy(symbols[i].function, &symbol, sizeof symbol);
-    }
-    return ESPL_OK;
+    const struct espl_cuda_symbol symbols[] = {{"cublasCreate_v2", &blas->create},
+                                               {"cublasDestroy_v2", &blas->destroy},
+                                               {"cublasSetStream_v2", &blas->set_stream},
+                                               {"cublasSetWorkspace_v2", &blas->set_workspace},
+                                               {"cublasGemmEx", &blas->gemm},
+                                               {"cublasGemmStridedBatchedEx", &blas->gemms}};
+    return espl_cuda_library_open("cublas", "cuBLAS", symbols, sizeof symbols / sizeof symbols[0],
+                                  &blas->library, err);
 }
 
 enum espl_status espl_cuda_blas_create(struct espl_cuda_blas **out, struct espl_error *err)

@@ -1,12 +1,12 @@
 #include "espalier/cuda_blaslt.h"
 
 #include "espalier/cuda_memory.h"
+#include "kernels/cuda_library.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Values of cublasLt.h, cublas_api.h and library_types.h. */
 enum {
@@ -78,40 +78,21 @@ static enum espl_status fail_code(const char *what, int code, struct espl_error 
 
 static enum espl_status open_library(struct espl_cuda_blaslt *lt, struct espl_error *err)
 {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
-    for (size_t i = 0; lt->library == NULL && i < sizeof names / sizeof names[0]; i++) {
-        lt->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    }
-    if (lt->library == NULL) {
-        espl_fail(err, ESPL_E_UNSUPPORTED, "%s is not on this machine", names[0]);
-        return espl_hint(err, "install cuBLAS (package libcublas of the CUDA toolkit), or name its "
-                              "folder in LD_LIBRARY_PATH");
-    }
-    const struct {
-        const char *name;
-        void *function;
-    } symbols[] = {{"cublasLtCreate", &lt->create},
-                   {"cublasLtDestroy", &lt->destroy},
-                   {"cublasLtMatmulDescCreate", &lt->operation_create},
-                   {"cublasLtMatmulDescDestroy", &lt->operation_destroy},
-                   {"cublasLtMatmulDescSetAttribute", &lt->operation_set},
-                   {"cublasLtMatrixLayoutCreate", &lt->layout_create},
-                   {"cublasLtMatrixLayoutDestroy", &lt->layout_destroy},
-                   {"cublasLtMatmulPreferenceCreate", &lt->preference_create},
-                   {"cublasLtMatmulPreferenceDestroy", &lt->preference_destroy},
-                   {"cublasLtMatmulPreferenceSetAttribute", &lt->preference_set},
-                   {"cublasLtMatmulAlgoGetHeuristic", &lt->heuristics},
-                   {"cublasLtMatmul", &lt->matmul}};
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(lt->library, symbols[i].name);
-        if (symbol == NULL) {
-            return espl_fail(err, ESPL_E_UNSUPPORTED, "this machine's cuBLASLt has no %s",
-                             symbols[i].name);
-        }
-        /* C has no cast from object to function pointers. */
-        memcpy(symbols[i].function, &symbol, sizeof symbol);
-    }
-    return ESPL_OK;
+    const struct espl_cuda_symbol symbols[] = {
+        {"cublasLtCreate", &lt->create},
+        {"cublasLtDestroy", &lt->destroy},
+        {"cublasLtMatmulDescCreate", &lt->operation_create},
+        {"cublasLtMatmulDescDestroy", &lt->operation_destroy},
+        {"cublasLtMatmulDescSetAttribute", &lt->operation_set},
+        {"cublasLtMatrixLayoutCreate", &lt->layout_create},
+        {"cublasLtMatrixLayoutDestroy", &lt->layout_destroy},
+        {"cublasLtMatmulPreferenceCreate", &lt->preference_create},
+        {"cublasLtMatmulPreferenceDestroy", &lt->preference_destroy},
+        {"cublasLtMatmulPreferenceSetAttribute", &lt->preference_set},
+        {"cublasLtMatmulAlgoGetHeuristic", &lt->heuristics},
+        {"cublasLtMatmul", &lt->matmul}};
+    return espl_cuda_library_open("cublasLt", "cuBLASLt", symbols,
+                                  sizeof symbols / sizeof symbols[0], &lt->library, err);
 }
 
 enum espl_status espl_cuda_blaslt_create(struct espl_cuda_blaslt **out, struct espl_error *err)
