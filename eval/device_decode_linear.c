@@ -6,11 +6,14 @@
 #include "espalier/cuda_memory.h"
 #include "eval/device_decode_internal.h"
 #include "eval/device_memory.h"
+#include "eval/quant_shape.h"
 #include "model/element.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ACTIVATION_BITS = 4 };
 
 /* The linears of a site as the model has them. */
 struct site_parts {
@@ -22,20 +25,6 @@ struct site_parts {
 static enum espl_status fail_memory(struct espl_error *err)
 {
     return espl_fail(err, ESPL_E_NOMEM, "out of memory for a block's linears");
-}
-
-static struct espl_quant_shape shape_of(const struct espl_quant_linear *linear)
-{
-    return (struct espl_quant_shape){
-        .tokens = 1,
-        .in = linear->in,
-        .out = linear->out,
-        .group_size = linear->group_size,
-        .outliers = linear->outliers,
-        .rows_per_scale = linear->rows_per_scale,
-        .weight_bits = linear->weight_bits,
-        .activation_bits = 4,
-    };
 }
 
 static void free_parts(struct site_parts *parts)
@@ -132,7 +121,7 @@ static enum espl_status add_matrix(const struct espl_quant_linear *part,
                                    enum espl_iebme_areas areas, struct espl_device_linear *linear,
                                    struct espl_error *err)
 {
-    const struct espl_quant_shape shape = shape_of(part);
+    const struct espl_quant_shape shape = espl_quant_shape_of(part, 1, ACTIVATION_BITS);
     const struct espl_cuda_atom_form form = {areas, NULL};
     struct espl_cuda_matrix **to = &linear->matrices[linear->matrix_count];
     enum espl_status status = ESPL_OK;
@@ -177,7 +166,7 @@ static enum espl_status make_codes(const struct site_parts *parts, enum espl_ieb
     const bool one_by_one = stay_apart(areas);
     enum espl_status status = ESPL_OK;
     linear->in = first->in;
-    linear->shape = shape_of(first);
+    linear->shape = espl_quant_shape_of(first, 1, ACTIVATION_BITS);
     if (first->order != NULL && !first->gathered) {
         void *order = NULL;
         status = espl_device_upload(first->order, first->in, sizeof *first->order, &order, err);

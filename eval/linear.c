@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "eval/packed_linear.h"
+#include "eval/quant_shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,16 +148,8 @@ static enum espl_status run_coded(struct espl_forward *forward,
                                   struct espl_linear_input *input, float *y, struct espl_error *err)
 {
     const struct espl_quant_linear *linear = &coded->linear;
-    const struct espl_quant_shape shape = {
-        .tokens = input->rows,
-        .in = linear->in,
-        .out = linear->out,
-        .group_size = linear->group_size,
-        .outliers = linear->outliers,
-        .rows_per_scale = linear->rows_per_scale,
-        .weight_bits = linear->weight_bits,
-        .activation_bits = coded->activation_bits,
-    };
+    const struct espl_quant_shape shape =
+        espl_quant_shape_of(linear, input->rows, coded->activation_bits);
     const struct espl_quant_activations codes = codes_for(forward, shape.outliers);
     enum espl_status status = ESPL_OK;
     if (!input->coded) {

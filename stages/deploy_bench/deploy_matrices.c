@@ -1,6 +1,7 @@
 #include "stages/deploy_bench/deploy_matrices.h"
 
 #include "espalier/formats.h"
+#include "eval/quant_shape.h"
 #include "model/quantised.h"
 #include "stages/encode_common/coded_linear.h"
 
@@ -76,14 +77,8 @@ enum espl_status espl_deploy_find(struct espl_model *model, struct espl_deploy_m
 static struct espl_spmm_layer layer_of(const struct espl_quant_linear *linear,
                                        const struct espl_quant_scheme *scheme)
 {
-    return (struct espl_spmm_layer){.shape = {.tokens = 1,
-                                              .in = linear->in,
-                                              .out = linear->out,
-                                              .group_size = linear->group_size,
-                                              .outliers = linear->outliers,
-                                              .rows_per_scale = linear->rows_per_scale,
-                                              .weight_bits = linear->weight_bits,
-                                              .activation_bits = scheme->activation_bits},
+    return (struct espl_spmm_layer){.shape =
+                                        espl_quant_shape_of(linear, 1, scheme->activation_bits),
                                     .weights = {.scales = linear->scales,
                                                 .outlier_codes = linear->outlier_codes,
                                                 .outlier_scales = linear->outlier_scales,
