@@ -8,6 +8,7 @@
 #include "support/temp_folder.h"
 #include "xml_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* text: run.json. *out: freed by the caller. */
@@ -32,6 +33,23 @@ static inline void report_page(const char *run_id, const char *text, struct espl
         fail_msg("%s", message);
     }
     temp_folder_remove(folder);
+}
+
+/* The page of a run with one stage of deploy-bench, `bench`. volatile_metrics, layer_metrics: JSON.
+ * *out: freed by the caller. */
+static inline void report_bench_page(const char *volatile_metrics, const char *layer_metrics,
+                                     struct espl_buf *out)
+{
+    static const char run_id[] = "20260512-100411-a-0001";
+    char text[16384];
+    (void)snprintf(
+        text, sizeof text,
+        "{\"schema\": \"espalier.run/1\", \"run_id\": \"%s\", \"job\": \"s\", \"status\": \"ok\", "
+        "\"expectations\": [], \"environment\": {}, \"stages\": [{\"id\": \"bench\", \"use\": "
+        "\"deploy-bench\", \"key\": \"aa\", \"state\": \"done\", \"inputs\": [], \"metrics\": {}, "
+        "\"volatile_metrics\": %s, \"layer_metrics\": %s}]}",
+        run_id, volatile_metrics, layer_metrics);
+    report_page(run_id, text, out);
 }
 
 #endif

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static const char run_id[] = "20260512-100411-a-0001";
-
 #define POINT(series, layer, module, value)                                    \
     "{\"series\": \"" series "\", \"layer\": " layer ", \"module\": \"" module \
     "\", \"value\": " value "}"
@@ -120,24 +118,11 @@ static void test_boxes__places_by_hand(void **state)
     espl_buf_free(&out);
 }
 
-static void render(const char *layer_metrics, struct espl_buf *out)
-{
-    char text[8192];
-    (void)snprintf(
-        text, sizeof text,
-        "{\"schema\": \"espalier.run/1\", \"run_id\": \"%s\", \"job\": \"s\", \"status\": \"ok\", "
-        "\"expectations\": [], \"environment\": {}, \"stages\": [{\"id\": \"bench\", \"use\": "
-        "\"deploy-bench\", \"key\": \"aa\", \"state\": \"done\", \"inputs\": [], \"metrics\": {}, "
-        "\"volatile_metrics\": {\"copy_bytes_per_second\": 1e12}, \"layer_metrics\": %s}]}",
-        run_id, layer_metrics);
-    report_page(run_id, text, out);
-}
-
 static void test_report__draws_each_with_its_table(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render(points, &out);
+    report_bench_page("{\"copy_bytes_per_second\": 1e12}", points, &out);
     const char *page = espl_buf_text(&out);
     assert_non_null(strstr(page, "<h2 id=\"products\">Products on the device</h2>"));
     const char *speedups = strstr(page, "<h3>Speed-ups by number of tokens, stage bench</h3>");
@@ -161,7 +146,8 @@ static void test_report__nothing_without_a_bench(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render("[" POINT("kept_of_8", "0", "q", "3.0") "]", &out);
+    report_bench_page("{\"copy_bytes_per_second\": 1e12}",
+                      "[" POINT("kept_of_8", "0", "q", "3.0") "]", &out);
     assert_null(strstr(espl_buf_text(&out), "Products on the device"));
     espl_buf_free(&out);
 }

@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static const char run_id[] = "20260512-100411-a-0001";
-
 #define POINT(series, layer, module, value)                                    \
     "{\"series\": \"" series "\", \"layer\": " layer ", \"module\": \"" module \
     "\", \"value\": " value "}"
@@ -31,19 +29,6 @@ static const char points[] =
     POINT("decode_tokens_per_second", "0", "encoded 64/128", "1.0") ","       //
     POINT("kept_of_8", "0", "q", "3.0") "]";
 
-static void render(const char *layer_metrics, struct espl_buf *out)
-{
-    char text[8192];
-    (void)snprintf(
-        text, sizeof text,
-        "{\"schema\": \"espalier.run/1\", \"run_id\": \"%s\", \"job\": \"s\", \"status\": \"ok\", "
-        "\"expectations\": [], \"environment\": {}, \"stages\": [{\"id\": \"bench\", \"use\": "
-        "\"deploy-bench\", \"key\": \"aa\", \"state\": \"done\", \"inputs\": [], \"metrics\": {}, "
-        "\"volatile_metrics\": {}, \"layer_metrics\": %s}]}",
-        run_id, layer_metrics);
-    report_page(run_id, text, out);
-}
-
 static void expect_text(const char *page, const char *text)
 {
     if (strstr(page, text) == NULL) {
@@ -55,7 +40,7 @@ static void test_report__a_figure_for_each_shape_and_kind(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render(points, &out);
+    report_bench_page("{}", points, &out);
     const char *page = espl_buf_text(&out);
     expect_text(page, "<h2 id=\"passes\">Whole passes on the device</h2>");
     expect_text(page, "<h3>Decoding, prompt and output 64/128, stage bench</h3>");
@@ -71,7 +56,7 @@ static void test_report__every_figure_is_in_the_table(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render(points, &out);
+    report_bench_page("{}", points, &out);
     const char *page = espl_buf_text(&out);
     /* batch 1 before batch 8; throughput, ms, p95, first token, five parts, memory, W, J, net, +-,
      * over dense-fp16 */
@@ -106,7 +91,7 @@ static void test_report__all_numbers_of_sequences(void **state)
                                 sequences, sequences > 1 ? "," : "]");
     }
     assert_true(len < sizeof text);
-    render(text, &out);
+    report_bench_page("{}", text, &out);
     expect_text(espl_buf_text(&out), ">batch 64</text>");
     expect_text(espl_buf_text(&out), ">batch 1</text>");
     expect_text(espl_buf_text(&out), "<tr><th scope=\"row\" class=\"number\">64</th>");
@@ -118,24 +103,25 @@ static void test_report__numbers_that_cannot_be(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render("[" POINT("decode_tokens_per_second", "8", "encoded", "1.7e308") ","  //
-           POINT("decode_tokens_per_second", "8", "dense-fp16", "-1e308") ","    //
-           POINT("decode_j_per_token_net", "8", "encoded", "1.7e308") ","        //
-           POINT("decode_j_per_token_deviation", "8", "encoded", "1.7e308") ","  //
-           POINT("decode_j_per_token_net", "8", "dense-fp16", "-5.0") ","        //
-           POINT("decode_j_per_token_deviation", "8", "dense-fp16", "1e300") "," //
-           POINT("decode_ms_per_token", "8", "encoded", "5e-324") ","            //
-           POINT("decode_ms_per_token", "8", "dense-fp16", "0") ","              //
-           POINT("decode_us_products", "8", "encoded", "1.7e308") ","            //
-           POINT("decode_us_attention", "8", "encoded", "1.7e308") ","           //
-           POINT("decode_us_products", "8", "dense-fp16", "10.0") ","            //
-           POINT("decode_us_gaps", "8", "dense-fp16", "-9.0") ","                //
-           POINT("decode_us_head", "1.5", "dense-fp16", "\"x\"") ","             //
-           POINT("pass_predicted_ms", "0", "", "1e308") ","                      //
-           POINT("pass_measured_ms", "0", "", "1e308") ","                       //
-           POINT("pass_predicted_ms", "1", "", "5e-324") ","                     //
-           POINT("pass_measured_ms", "1", "", "1e308") "]",
-           &out);
+    report_bench_page("{}",
+                      "[" POINT("decode_tokens_per_second", "8", "encoded", "1.7e308") ","  //
+                      POINT("decode_tokens_per_second", "8", "dense-fp16", "-1e308") ","    //
+                      POINT("decode_j_per_token_net", "8", "encoded", "1.7e308") ","        //
+                      POINT("decode_j_per_token_deviation", "8", "encoded", "1.7e308") ","  //
+                      POINT("decode_j_per_token_net", "8", "dense-fp16", "-5.0") ","        //
+                      POINT("decode_j_per_token_deviation", "8", "dense-fp16", "1e300") "," //
+                      POINT("decode_ms_per_token", "8", "encoded", "5e-324") ","            //
+                      POINT("decode_ms_per_token", "8", "dense-fp16", "0") ","              //
+                      POINT("decode_us_products", "8", "encoded", "1.7e308") ","            //
+                      POINT("decode_us_attention", "8", "encoded", "1.7e308") ","           //
+                      POINT("decode_us_products", "8", "dense-fp16", "10.0") ","            //
+                      POINT("decode_us_gaps", "8", "dense-fp16", "-9.0") ","                //
+                      POINT("decode_us_head", "1.5", "dense-fp16", "\"x\"") ","             //
+                      POINT("pass_predicted_ms", "0", "", "1e308") ","                      //
+                      POINT("pass_measured_ms", "0", "", "1e308") ","                       //
+                      POINT("pass_predicted_ms", "1", "", "5e-324") ","                     //
+                      POINT("pass_measured_ms", "1", "", "1e308") "]",
+                      &out);
     const char *page = espl_buf_text(&out);
     static const char *const no_numbers[] = {"nan\"", "nan)", "-nan", ">nan",
                                              "inf\"", ">inf", "-inf"};
@@ -152,7 +138,7 @@ static void test_report__nothing_without_passes(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render("[" POINT("kept_of_8", "0", "q", "3.0") "]", &out);
+    report_bench_page("{}", "[" POINT("kept_of_8", "0", "q", "3.0") "]", &out);
     assert_null(strstr(espl_buf_text(&out), "Whole passes"));
     espl_buf_free(&out);
 }
@@ -161,13 +147,15 @@ static void test_report__predictions_beside_what_was_measured(void **state)
 {
     (void)state;
     struct espl_buf out;
-    render("[" POINT("pass_predicted_ms", "0", "", "1.1") "," POINT("pass_measured_ms", "0", "",
-                                                                    "1.0") "," //
-           POINT("pass_predicted_ms", "1", "a", "1.94") ","                    //
-           POINT("pass_measured_ms", "1", "a", "2.0") ","                      //
-           POINT("pass_predicted_ms", "2", "a", "3.0") ","                     //
-           POINT("pass_measured_ms", "3", "a", "4.0") "]",
-           &out);
+    report_bench_page("{}",
+                      "[" POINT("pass_predicted_ms", "0", "", "1.1") "," POINT("pass_measured_ms",
+                                                                               "0", "",
+                                                                               "1.0") "," //
+                      POINT("pass_predicted_ms", "1", "a", "1.94") ","                    //
+                      POINT("pass_measured_ms", "1", "a", "2.0") ","                      //
+                      POINT("pass_predicted_ms", "2", "a", "3.0") ","                     //
+                      POINT("pass_measured_ms", "3", "a", "4.0") "]",
+                      &out);
     const char *page = espl_buf_text(&out);
     expect_text(page, "<h3>Predicted against measured, stage bench</h3>");
     /* +10 % and -3 %; numbers 2 and 3 have no partner */
