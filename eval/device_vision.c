@@ -2,6 +2,7 @@
  * device_vision_pass.c. */
 #include "eval/device_vision.h"
 
+#include "core/checked.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_memory.h"
 #include "eval/device_vision_internal.h"
@@ -36,7 +37,8 @@ static size_t patch_count(const struct espl_model_config *config)
     return across * across;
 }
 
-/* Bytes of every buffer, in the order of struct espl_device_vision_buffers. */
+/* Bytes of every buffer, in the order of struct espl_device_vision_buffers; more than any device
+ * has when there are no numbers for them. */
 static void measure_buffers(const struct espl_model_config *config, size_t images,
                             size_t bytes[ESPL_DEVICE_VISION_BUFFERS])
 {
@@ -67,7 +69,9 @@ static void measure_buffers(const struct espl_model_config *config, size_t image
         sizeof(float) * (size_t)config->vocab,
     };
     for (size_t i = 0; i < ESPL_DEVICE_VISION_BUFFERS; i++) {
-        bytes[i] = images * sizes[i];
+        if (!espl_mul_size(images, sizes[i], &bytes[i])) {
+            bytes[i] = SIZE_MAX / (2 * ESPL_DEVICE_VISION_BUFFERS); /* nobody has so much */
+        }
     }
 }
 

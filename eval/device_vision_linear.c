@@ -3,6 +3,7 @@
 #include "core/checked.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_memory.h"
+#include "eval/forward_internal.h"
 #include "model/element.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ enum espl_status espl_device_vision_upload_halves(const float *values, size_t ro
 {
     struct espl_element_loss loss = {0};
     void *memory = NULL;
-    uint16_t *halves = calloc(rows * stride, sizeof *halves);
+    uint16_t *halves = calloc(rows, stride * sizeof *halves);
     if (halves == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for %zu x %zu halves", rows, stride);
     }
@@ -65,7 +66,7 @@ static enum espl_status pack_again(const struct espl_nm_matrix *packed, unsigned
                                    struct espl_nm_matrix *changed, struct espl_error *err)
 {
     struct espl_nm_layout layout = packed->layout;
-    int8_t *codes = malloc(layout.rows * layout.cols);
+    int8_t *codes = espl_eval_allocate(layout.rows, layout.cols, sizeof *codes);
     if (codes == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", layout.rows,
                          layout.cols);

@@ -60,7 +60,7 @@ enum espl_status espl_device_vision_random_matrix(const struct espl_nm_layout *l
                                                   struct espl_error *err)
 {
     struct espl_nm_matrix packed = {0};
-    int8_t *codes = malloc(layout->rows * layout->cols);
+    int8_t *codes = espl_eval_allocate(layout->rows, layout->cols, sizeof *codes);
     if (codes == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", layout->rows,
                          layout->cols);

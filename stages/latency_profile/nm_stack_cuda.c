@@ -1,4 +1,5 @@
 /* Products and passes of a CUDA device, each as a CUDA graph. */
+#include "core/checked.h"
 #include "core/rng.h"
 #include "espalier/cuda_memory.h"
 #include "eval/device_memory.h"
@@ -66,8 +67,13 @@ static enum espl_status take_operands(struct cuda_stack *stack, struct espl_erro
     for (size_t i = 0; i < stack->plan.layers->count; i++) {
         const struct espl_latency_shape shape =
             espl_nm_layer_shape(&stack->plan.layers->items[i], stack->plan.batch);
-        const size_t x = shape.tokens * espl_device_vision_code_stride(shape.in);
-        const size_t y = shape.tokens * shape.out;
+        size_t x = 0;
+        size_t y = 0;
+        if (!espl_mul_size(shape.tokens, espl_device_vision_code_stride(shape.in), &x) ||
+            !espl_mul_size(shape.tokens, shape.out, &y) || y > SIZE_MAX / sizeof *stack->y) {
+            return espl_fail(err, ESPL_E_NOMEM, "a batch of %zu images is too large",
+                             stack->plan.batch);
+        }
         in = x > in ? x : in;
         out = y > out ? y : out;
         terms = shape.tokens > terms ? shape.tokens : terms;
