@@ -150,14 +150,15 @@ static enum espl_status encode(struct espl_rng *rng,
     const struct espl_iebme_layout layout = {linear->out, linear->normal, options->bits,
                                              options->areas, ESPL_IEBME_SCOPE_NONE};
     struct espl_iebme_plan plan;
-    int8_t *codes = malloc(linear->out * linear->normal);
+    size_t count = 0;
+    int8_t *codes = espl_mul_size(linear->out, linear->normal, &count) ? malloc(count) : NULL;
     struct espl_iebme_matrix *matrix = calloc(1, sizeof *matrix);
     enum espl_status status =
         codes == NULL || matrix == NULL
             ? espl_fail(err, ESPL_E_NOMEM, "no memory for %zu x %zu codes", linear->out, linear->in)
             : ESPL_OK;
     if (status == ESPL_OK) {
-        fill_codes(rng, options, linear->out * linear->normal, codes);
+        fill_codes(rng, options, count, codes);
         status = espl_iebme_plan(codes, &layout, NULL, &plan, err);
     }
     if (status == ESPL_OK) {
