@@ -242,7 +242,11 @@ static enum espl_status check_device(const struct espl_deploy_params *params, co
                   name + strlen("param:"));
         return espl_deploy_refuse(err, name, "leave it out, or set 'device' to cuda:0");
     }
-    const enum espl_status status = cpu ? ESPL_OK : espl_deploy_check_cuda(device, err);
+    enum espl_status status = cpu ? ESPL_OK : espl_deploy_check_cuda(device, err);
+    if (status == ESPL_OK) {
+        status =
+            espl_deploy_check_choices(&params->baselines, "baselines", espl_deploy_baselines, err);
+    }
     return status == ESPL_OK ? check_baselines(params, cpu, err) : status;
 }
 

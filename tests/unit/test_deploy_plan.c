@@ -107,6 +107,11 @@ static void test_plan__refusals(void **state)
     refuse(QUANT_OF("4") "  - id: bench\n"
                          "    use: deploy-bench\n"
                          "    in: quant\n"
+                         "    with: {baselines: [cublas-fp16, cublas-fp16]}\n",
+           11, "'baselines' names 'cublas-fp16' twice", "once");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
                          "    with: {tuning: nowhere.json}\n",
            11, "cannot find tuning file 'nowhere.json'", "");
     refuse(QUANT_OF("8") "  - id: bench\n"
