@@ -36,7 +36,8 @@ enum espl_status espl_device_read_prompt(struct espl_device_decoder *decoder, co
  *  UNSUPPORTED beyond the positions there is room for; NUMERIC, MACHINE. */
 enum espl_status espl_device_decode(struct espl_device_decoder *decoder, size_t count,
                                     double *seconds, struct espl_error *err);
-/** ids (sequences, count) <- the tokens made so far, from the first after the prompt. */
+/** ids (sequences, count) <- the tokens made so far, from the first after the prompt. Errors:
+ *  INTERNAL for more than were made; NOMEM, MACHINE. */
 enum espl_status espl_device_get_tokens(const struct espl_device_decoder *decoder, int32_t *ids,
                                         size_t count, struct espl_error *err);
 /** logits (sequences * prompt, vocabulary), host <- those after every token of the prompts. Nothing
@@ -55,7 +56,8 @@ struct espl_device_step_times {
 };
 
 /** Times step and pieces, each as a graph of its own, `repeats` times, at the position reached; of
- *  each the median. The tokens made so far stay; position and cache do, too. */
+ *  each the median. The tokens made so far stay; position and cache do, too. After an error *times
+ *  says nothing. Errors: INTERNAL before a prompt or without room for a step; NOMEM, MACHINE. */
 enum espl_status espl_device_time_step(struct espl_device_decoder *decoder, size_t repeats,
                                        struct espl_device_step_times *times,
                                        struct espl_error *err);

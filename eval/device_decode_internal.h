@@ -107,17 +107,22 @@ static inline bool espl_device_form_has_codes(enum espl_device_form form)
 size_t espl_device_head_rows(const struct espl_device_decoder_options *options);
 
 /* device_decode_linear.c */
-/** Makes the linears of all sites of a block. */
+/** Makes the linears of all sites of a block; they are freed by the caller, also after an error.
+ *  Errors: those of reading, NUMERIC (too large for FP16), NOMEM, MACHINE. */
 enum espl_status espl_device_linears_load(struct espl_model *model,
                                           const struct espl_device_weights *weights, size_t block,
                                           struct espl_device_linear linears[ESPL_QUANT_SITES],
                                           struct espl_error *err);
-/** Copies those of a block of equal content. */
+/** Copies one of a block of equal content; freed by the caller, also after an error. Errors: NOMEM,
+ *  MACHINE. */
 enum espl_status espl_device_linear_clone(const struct espl_device_linear *from,
                                           enum espl_device_form form, struct espl_device_linear *to,
                                           struct espl_error *err);
+/** Leaves it empty. */
 void espl_device_linear_free(struct espl_device_linear *linear);
 /* device_decode_product.c */
+/** Makes the products of all blocks ready for a number of tokens. *products is freed by the caller,
+ *  also after an error. Errors: UNSUPPORTED, NOMEM, MACHINE. */
 enum espl_status espl_device_products_create(struct espl_device_decoder *decoder, size_t tokens,
                                              struct espl_device_products *products,
                                              struct espl_error *err);

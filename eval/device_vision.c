@@ -12,12 +12,6 @@
 
 enum { BYTE_VALUES = 256 };
 
-size_t espl_device_vision_rows(const struct espl_model_config *config,
-                               const struct espl_vision_place *place, size_t images)
-{
-    return images * (size_t)espl_vision_place_tokens(config, place);
-}
-
 /* ---- sizes ---- */
 
 static size_t larger(size_t a, size_t b)
@@ -273,7 +267,7 @@ static enum espl_status load_block(struct espl_device_vision *vision,
     struct espl_device_vision_block *block = &vision->blocks[number];
     espl_vision_get_place(&vision->config, number, &block->place);
     espl_vision_get_windows(&vision->config, &block->place, &block->windows, &block->window_tokens);
-    block->rows = espl_device_vision_rows(&vision->config, &block->place, vision->images);
+    block->rows = vision->images * (size_t)espl_vision_place_tokens(&vision->config, &block->place);
     enum espl_status status = load_tables(vision, source, number, block, err);
     for (size_t i = 0; status == ESPL_OK && i < sizeof norms / sizeof norms[0]; i++) {
         if (norms[i] != ESPL_ROLE_MERGE_NORM || block->place.merges) {

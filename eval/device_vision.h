@@ -46,6 +46,7 @@ enum espl_status espl_device_vision_create_random(const struct espl_model_config
  * model or a linear that is not there; UNSUPPORTED, NOMEM, MACHINE. */
 enum espl_status espl_device_vision_set(struct espl_device_vision *vision, uint64_t block,
                                         enum espl_role role, unsigned n, struct espl_error *err);
+/** NULL is allowed. */
 void espl_device_vision_destroy(struct espl_device_vision *vision);
 
 /** Every byte of the buffers between weights and logits <- value, for tests. */

@@ -85,8 +85,5 @@ enum espl_status espl_device_vision_build(const struct espl_model_config *config
 enum espl_status espl_device_vision_enqueue(void *self, void *stream, struct espl_error *err);
 /** Frees what device_vision_random.c keeps. NULL is allowed. */
 void espl_device_vision_masters_free(struct espl_device_vision_masters *masters);
-/** Pictures' tokens of a block. */
-size_t espl_device_vision_rows(const struct espl_model_config *config,
-                               const struct espl_vision_place *place, size_t images);
 
 #endif

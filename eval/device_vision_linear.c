@@ -21,9 +21,9 @@ size_t espl_device_vision_code_stride(size_t cols)
     return espl_ceil_div(cols, ESPL_CUDA_NM_ALIGN) * ESPL_CUDA_NM_ALIGN;
 }
 
-enum espl_status espl_device_vision_upload_halves(const float *values, size_t rows, size_t cols,
-                                                  size_t stride, uint16_t **device,
-                                                  struct espl_error *err)
+/* A copy of values (rows, cols) as FP16 rows of `stride` values, zeros behind them. */
+static enum espl_status upload_halves(const float *values, size_t rows, size_t cols, size_t stride,
+                                      uint16_t **device, struct espl_error *err)
 {
     struct espl_element_loss loss = {0};
     void *memory = NULL;
@@ -140,8 +140,8 @@ enum espl_status espl_device_vision_linear_halve(const float *weights, const flo
     linear->out = out;
     linear->in = in;
     linear->half_stride = espl_device_vision_half_stride(in);
-    const enum espl_status status = espl_device_vision_upload_halves(
-        weights, out, in, linear->half_stride, &linear->halves, err);
+    const enum espl_status status =
+        upload_halves(weights, out, in, linear->half_stride, &linear->halves, err);
     return status == ESPL_OK ? espl_device_upload_floats(bias, out, &linear->bias, err) : status;
 }
 

@@ -18,11 +18,6 @@ struct espl_device_vision_linear {
     size_t half_stride; /* in, rounded up to whole 16 bytes */
 };
 
-/** A copy of values (rows, cols) as FP16 rows of `stride` values, zeros behind them. Errors:
- *  NUMERIC for a value that FP16 does not hold; NOMEM, MACHINE. */
-enum espl_status espl_device_vision_upload_halves(const float *values, size_t rows, size_t cols,
-                                                  size_t stride, uint16_t **device,
-                                                  struct espl_error *err);
 /** FP16 values of a row of `cols` that begins at whole 16 bytes. */
 size_t espl_device_vision_half_stride(size_t cols);
 /** Bytes of a row of codes that the packed products read. */

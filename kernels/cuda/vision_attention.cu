@@ -389,9 +389,9 @@ espl_cuda_vision_attend(const struct espl_cuda_vision_attention *attention, void
     const struct espl_cuda_vision_attention *a = attention;
     const size_t windows = a->images * a->windows;
     const size_t blocks = (a->tokens + WARPS * UNIT - 1) / (WARPS * UNIT); /* of a head */
-    if (a->head_dim == 0 || a->head_dim % HALVES != 0 || a->head_dim > ESPL_CUDA_VISION_MOST_HEAD ||
-        a->tokens == 0 || windows == 0 || windows > INT_MAX || a->heads > MOST_GRID ||
-        blocks > MOST_GRID) {
+    if (a->head_dim == 0 || a->head_dim % ESPL_CUDA_VISION_HEAD_STEP != 0 ||
+        a->head_dim > ESPL_CUDA_VISION_MOST_HEAD || a->tokens == 0 || windows == 0 ||
+        windows > INT_MAX || a->heads > MOST_GRID || blocks > MOST_GRID) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "no CUDA kernel for attention over %zu tokens with %zu heads of %zu",
                          a->tokens, a->heads, a->head_dim);

@@ -14,7 +14,8 @@ struct espl_encoder_levels {
     bool narrow; /* one shares its patterns by fewer rows than the table's kernels need */
 };
 
-/** Reads a latency/1 artifact. Errors: CORRUPT, NOMEM. */
+/** Reads a latency/1 artifact. levels: closed by the caller, also after an error. Errors: CORRUPT,
+ *  NOMEM. */
 enum espl_status espl_encoder_levels_open(const struct espl_artifact *latency,
                                           const struct espl_model *model,
                                           struct espl_encoder_levels *levels,

@@ -41,6 +41,7 @@ enum espl_status espl_nm_stack_check(const char *device, size_t vector, struct e
 /** Errors: NOMEM; on a CUDA device also UNSUPPORTED, MACHINE. */
 enum espl_status espl_nm_stack_open(const struct espl_nm_stack_plan *plan,
                                     struct espl_nm_stack **out, struct espl_error *err);
+/** NULL is allowed. */
 void espl_nm_stack_destroy(struct espl_nm_stack *stack);
 /** Threads that the CPU's products use; 0 on a CUDA device. */
 size_t espl_nm_stack_threads(const struct espl_nm_stack *stack);

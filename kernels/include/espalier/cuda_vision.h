@@ -24,8 +24,7 @@ extern "C" {
 enum {
     ESPL_CUDA_VISION_STEP = 4,          /* widths of rows are multiples of this */
     ESPL_CUDA_VISION_MOST_WIDTH = 4096, /* of a row */
-    ESPL_CUDA_VISION_MOST_CHANNELS = 4,
-    ESPL_CUDA_VISION_HEAD_STEP = 8, /* head dimensions are multiples of this */
+    ESPL_CUDA_VISION_HEAD_STEP = 8,     /* head dimensions are multiples of this */
     ESPL_CUDA_VISION_MOST_HEAD = 128
 };
 
