@@ -136,7 +136,8 @@ static double value_at(const struct passes *passes, size_t batch, size_t runtime
 {
     for (size_t i = 0; name != NULL && i < passes->own_count; i++) {
         const json_t *point = passes->own[i];
-        if (strcmp(name_of(passes->kind, point), name) == 0 &&
+        const char *found = name_of(passes->kind, point);
+        if (found != NULL && strcmp(found, name) == 0 &&
             espl_report_number(point, "layer") == (double)passes->batches[batch] &&
             is_runtime(point, passes->runtimes[runtime])) {
             return espl_report_number(point, "value");
