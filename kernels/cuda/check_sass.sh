@@ -17,6 +17,11 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 
+# One architecture after the other: cuobjdump ends at the first that it does not know.
 for object in "$@"; do
-    cuobjdump -sass "$object" 2>/dev/null
+    for arch in $(cuobjdump --list-elf "$object" 2>/dev/null |
+        sed -n 's/.*\.\(sm_[0-9a-z]*\)\.cubin.*/\1/p' | sort -u); do
+        cuobjdump -sass -arch "$arch" "$object" 2>/dev/null ||
+            echo "check_sass: $arch: NOT LOOKED AT, this cuobjdump does not know it" >&2
+    done
 done | awk -f "$(dirname "$0")/check_sass.awk"
