@@ -65,6 +65,9 @@ enum espl_status espl_fs_temporary_name(char out[ESPL_PATH_MAX], const char *pat
 /** Is `name` such a name, of this host, and is its process gone? Names of other hosts that share
  * the folder are never called abandoned: their processes cannot be asked. */
 bool espl_fs_is_abandoned(const char *name);
+/** Deletes what processes that are gone left beside `path` under such names of it. Best effort:
+ * what cannot be deleted now does no harm. */
+void espl_fs_remove_abandoned(const char *path);
 /** Deletes a file or a folder with all that is in it; a missing path is success. Never follows
  * links. */
 enum espl_status espl_fs_remove_tree(const char *path, struct espl_error *err);

@@ -83,3 +83,29 @@ bool espl_fs_is_abandoned(const char *name)
     }
     return (kill((pid_t)pid, 0) != 0 && errno == ESRCH) || is_zombie(pid);
 }
+
+void espl_fs_remove_abandoned(const char *path)
+{
+    enum { PARENT_LIMIT = 100000 };
+    char parent[ESPL_PATH_MAX];
+    char leftover[ESPL_PATH_MAX];
+    char **names = NULL;
+    size_t count = 0;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const size_t len = strlen(name);
+    const int parent_len = slash == NULL ? 1 : (slash == path ? 1 : (int)(slash - path));
+    (void)snprintf(parent, sizeof parent, "%.*s", parent_len, slash == NULL ? "." : path);
+    if (len == 0 || espl_fs_list(parent, PARENT_LIMIT, &names, &count, NULL) != ESPL_OK) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(names[i], name, len) == 0 && names[i][len] == '.' &&
+            strchr(names[i] + len + 1, '.') == strrchr(names[i], '.') &&
+            espl_fs_is_abandoned(names[i]) &&
+            espl_fs_join(leftover, parent, names[i], NULL) == ESPL_OK) {
+            (void)espl_fs_remove_tree(leftover, NULL);
+        }
+    }
+    espl_fs_free_names(names, count);
+}

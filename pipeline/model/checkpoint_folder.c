@@ -8,15 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PARENT_LIMIT = 100000 };
-
-/* Splits at the last '/': "." and the whole path when there is none. */
-static enum espl_status split_path(const char *path, char parent[ESPL_PATH_MAX], const char **name,
-                                   struct espl_error *err)
+/* What is before the last '/': "." when there is none. */
+static enum espl_status find_parent(const char *path, char parent[ESPL_PATH_MAX],
+                                    struct espl_error *err)
 {
     const char *slash = strrchr(path, '/');
-    *name = slash != NULL ? slash + 1 : path;
-    if ((*name)[0] == '\0' || strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0) {
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
         return espl_fail(err, ESPL_E_KIND, "'%s' does not name a folder that can be made", path);
     }
     const int len = slash == NULL ? 1 : (slash == path ? 1 : (int)(slash - path));
@@ -53,38 +51,16 @@ static enum espl_status final_path(const char *path, char out[ESPL_PATH_MAX],
     return ESPL_OK;
 }
 
-/* Temporary folders of killed processes. Best effort: what cannot be deleted now does no harm. */
-static void remove_leftovers(const char *parent, const char *name)
-{
-    char **names = NULL;
-    size_t count = 0;
-    char path[ESPL_PATH_MAX];
-    if (espl_fs_list(parent, PARENT_LIMIT, &names, &count, NULL) != ESPL_OK) {
-        return;
-    }
-    const size_t len = strlen(name);
-    for (size_t i = 0; i < count; i++) {
-        if (strncmp(names[i], name, len) == 0 && names[i][len] == '.' &&
-            strchr(names[i] + len + 1, '.') == strrchr(names[i], '.') &&
-            espl_fs_is_abandoned(names[i]) &&
-            espl_fs_join(path, parent, names[i], NULL) == ESPL_OK) {
-            (void)espl_fs_remove_tree(path, NULL);
-        }
-    }
-    espl_fs_free_names(names, count);
-}
-
 enum espl_status espl_checkpoint_folder_begin(const char *path,
                                               struct espl_checkpoint_folder *folder,
                                               struct espl_error *err)
 {
     char parent[ESPL_PATH_MAX];
-    const char *name = NULL;
 
     folder->temporary[0] = '\0';
     enum espl_status status = final_path(path, folder->path, err);
     if (status == ESPL_OK) {
-        status = split_path(folder->path, parent, &name, err);
+        status = find_parent(folder->path, parent, err);
     }
     if (status == ESPL_OK) {
         status = espl_fs_make_dirs(parent, err);
@@ -92,7 +68,7 @@ enum espl_status espl_checkpoint_folder_begin(const char *path,
     if (status != ESPL_OK) {
         return status;
     }
-    remove_leftovers(parent, name);
+    espl_fs_remove_abandoned(folder->path);
     char temporary[ESPL_PATH_MAX];
     status = espl_fs_temporary_name(temporary, folder->path, err);
     if (status != ESPL_OK) {
@@ -156,12 +132,11 @@ enum espl_status espl_checkpoint_folder_publish(struct espl_checkpoint_folder *f
                                                 struct espl_error *err)
 {
     char parent[ESPL_PATH_MAX];
-    const char *name = NULL;
     bool replaced = false;
 
     enum espl_status status = sync_folder(folder->temporary, err);
     if (status == ESPL_OK) {
-        status = split_path(folder->path, parent, &name, err);
+        status = find_parent(folder->path, parent, err);
     }
     if (status == ESPL_OK) {
         status = put_in_place(folder, &replaced, err);

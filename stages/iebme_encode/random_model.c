@@ -351,6 +351,7 @@ static enum espl_status write_tensors(struct random_model *model, struct espl_er
 static enum espl_status write_file(struct random_model *model, struct espl_error *err)
 {
     char temporary[ESPL_PATH_MAX];
+    espl_fs_remove_abandoned(model->options->path);
     enum espl_status status = espl_fs_temporary_name(temporary, model->options->path, err);
     if (status == ESPL_OK) {
         status = espl_artifact_create(temporary, "model.iebme/1", &model->artifact, err);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +201,26 @@ static void test_random_model__wrong_options_are_named(void **state)
     expect_usage(f, &options, "fits 100 columns of which 0 are outliers");
 }
 
+/* A killed process leaves its file under a name that tells whose it is; "checkpoint" of the fixture
+ * is the name of the model. */
+static void test_random_model__leftovers_of_dead_processes_are_removed(void **state)
+{
+    struct fixture *f = *state;
+    const struct espl_random_model_options options = small(f);
+    char name[ESPL_PATH_MAX];
+    char leftover[ESPL_PATH_MAX];
+    char other[ESPL_PATH_MAX];
+    assert_int_equal(espl_fs_temporary_name(name, f->folder, &f->err), ESPL_OK);
+    (void)snprintf(leftover, sizeof leftover, "%.*s-999999999.tmp",
+                   (int)(strrchr(name, '-') - name), name);
+    fixture_join(other, f->dir, "checkpoint.tmp");
+    assert_int_equal(espl_fs_write_file(leftover, "half", 4, &f->err), ESPL_OK);
+    assert_int_equal(espl_fs_write_file(other, "mine", 4, &f->err), ESPL_OK);
+    assert_int_equal(espl_random_model_write(&options, NULL, &f->err), ESPL_OK);
+    assert_false(espl_fs_exists(leftover));
+    assert_true(espl_fs_exists(other));
+}
+
 static bool stop_later(void *user, uint64_t done, uint64_t total)
 {
     unsigned *calls = user;
@@ -235,6 +256,7 @@ int main(void)
         T(test_blocks__that_differ),
         T(test_random_model__equal_seeds_give_equal_bytes),
         T(test_random_model__wrong_options_are_named),
+        T(test_random_model__leftovers_of_dead_processes_are_removed),
         T(test_random_model__stops_and_leaves_nothing),
 #undef T
     };
