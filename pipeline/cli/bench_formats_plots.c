@@ -1,6 +1,7 @@
 /* Plots of `espalier bench formats`: Fig. 4 and the analytic part of Fig. 5 of the UnionSparse
  * paper, with the formats added that the paper leaves out. */
 #include "cli/bench_formats.h"
+#include "cli/plot_file.h"
 #include "core/fs.h"
 #include "espalier/formats.h"
 #include "report/svg.h"
@@ -64,37 +65,23 @@ static void print_csv(const struct espl_svg_xy *chart, struct espl_buf *out)
     }
 }
 
-static enum espl_status write_file(const char *folder, const char *name, const char *ending,
-                                   struct espl_buf *content, struct espl_error *err)
-{
-    char path[ESPL_PATH_MAX];
-    char file[FILE_TEXT];
-    (void)snprintf(file, sizeof file, "%s.%s", name, ending);
-    enum espl_status status = espl_buf_check(content, file, err);
-    if (status == ESPL_OK) {
-        status = espl_fs_join(path, folder, file, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_fs_write_file(path, content->data, content->len, err);
-    }
-    espl_buf_reset(content);
-    return status;
-}
-
 /* NAME.svg and NAME.csv; NAME is the drawing's id. */
 static enum espl_status write_drawing(struct drawing *drawing, const char *folder,
                                       struct espl_error *err)
 {
+    char file[FILE_TEXT];
     struct espl_buf content;
     drawing->chart.series = drawing->series;
     drawing->chart.standalone = true;
     const char *name = drawing->chart.head.id;
     espl_buf_init(&content, SVG_BYTES);
     espl_svg_xy(&content, &drawing->chart);
-    enum espl_status status = write_file(folder, name, "svg", &content, err);
+    (void)snprintf(file, sizeof file, "%s.svg", name);
+    enum espl_status status = espl_plot_write(folder, file, &content, err);
     if (status == ESPL_OK) {
         print_csv(&drawing->chart, &content);
-        status = write_file(folder, name, "csv", &content, err);
+        (void)snprintf(file, sizeof file, "%s.csv", name);
+        status = espl_plot_write(folder, file, &content, err);
     }
     espl_buf_free(&content);
     return status;

@@ -2,10 +2,12 @@
  * each pair of times, a box for each N [realizable N:M, Fig. 6], and every case's figures beside
  * them. */
 #include "cli/bench_nm.h"
+#include "cli/plot_file.h"
 #include "core/fs.h"
 #include "report/svg.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,28 +86,12 @@ static void name_file(size_t ratio, char name[64])
     name[len] = '\0';
 }
 
-static enum espl_status write_file(const char *folder, const char *name, const char *ending,
-                                   struct espl_buf *content, struct espl_error *err)
-{
-    char file[80];
-    char path[ESPL_PATH_MAX];
-    (void)snprintf(file, sizeof file, "%s.%s", name, ending);
-    enum espl_status status = espl_buf_check(content, file, err);
-    if (status == ESPL_OK) {
-        status = espl_fs_join(path, folder, file, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_fs_write_file(path, content->data, content->len, err);
-    }
-    espl_buf_reset(content);
-    return status;
-}
-
 static enum espl_status draw_ratio(struct plot *plot, size_t ratio, const char *folder,
                                    struct espl_buf *content, struct espl_error *err)
 {
     const char *groups[MOST_GROUPS];
     const char *series[ESPL_NM_BENCH_KEPT + 1];
+    char file[80];
     char name[64];
     char title[128];
     for (size_t g = 0; g < plot->group_count; g++) {
@@ -128,7 +114,8 @@ static enum espl_status draw_ratio(struct plot *plot, size_t ratio, const char *
         .reference = 1.0,
         .standalone = true};
     espl_svg_boxes(content, &chart);
-    return write_file(folder, name, "svg", content, err);
+    (void)snprintf(file, sizeof file, "%s.svg", name);
+    return espl_plot_write(folder, file, content, err);
 }
 
 /* All cases, a line for each result: what the boxes are made of. */
@@ -157,7 +144,7 @@ static enum espl_status write_table(const struct plot *plot, const char *folder,
             espl_buf_puts(content, "\n");
         }
     }
-    return write_file(folder, "speedups", "csv", content, err);
+    return espl_plot_write(folder, "speedups.csv", content, err);
 }
 
 enum espl_status espl_nm_bench_plot(const struct espl_nm_bench_run *run, const char *folder,

@@ -73,9 +73,6 @@ enum espl_status espl_spmm_print(const struct espl_cli *cli, const struct espl_b
 enum espl_status espl_spmm_print_details(const struct espl_cli *cli,
                                          const struct espl_bench_record *record,
                                          struct espl_error *err);
-/** Writes content to a file of a folder and empties it. Errors: NOMEM, IO. */
-enum espl_status espl_spmm_write_plot(const char *folder, const char *file,
-                                      struct espl_buf *content, struct espl_error *err);
 /** speedups.svg, roofline.svg and their figures as CSV, into a folder that is made when missing. */
 enum espl_status espl_spmm_plot(const struct espl_bench_record *record, const char *folder,
                                 struct espl_error *err);

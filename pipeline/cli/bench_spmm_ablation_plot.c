@@ -1,5 +1,6 @@
 /* The ablation drawn: a file for every shape and number of tokens, a panel for every sparsity. */
 #include "cli/bench_spmm.h"
+#include "cli/plot_file.h"
 
 #include "core/fs.h"
 #include "report/svg.h"
@@ -108,12 +109,12 @@ enum espl_status espl_spmm_ablation_plot(const struct espl_spmm_ablation *panels
     if (status == ESPL_OK) {
         espl_svg_bars(&content, &chart);
         (void)snprintf(file, sizeof file, "%s.svg", name);
-        status = espl_spmm_write_plot(folder, file, &content, err);
+        status = espl_plot_write(folder, file, &content, err);
     }
     if (status == ESPL_OK) {
         print_csv(panels, count, &content);
         (void)snprintf(file, sizeof file, "%s.csv", name);
-        status = espl_spmm_write_plot(folder, file, &content, err);
+        status = espl_plot_write(folder, file, &content, err);
     }
     espl_buf_free(&content);
     espl_arena_destroy(arena);

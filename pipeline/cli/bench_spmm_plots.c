@@ -1,5 +1,6 @@
 /* Plots of `espalier bench spmm`: the drawings of the report page as files, with their figures. */
 #include "cli/bench_spmm.h"
+#include "cli/plot_file.h"
 
 #include "core/fs.h"
 #include "report/bench_figures.h"
@@ -17,21 +18,6 @@ static enum espl_status add_point(void *user, const char *series, size_t tokens,
                : espl_fail(err, ESPL_E_NOMEM, "out of memory for the plots");
 }
 
-enum espl_status espl_spmm_write_plot(const char *folder, const char *file,
-                                      struct espl_buf *content, struct espl_error *err)
-{
-    char path[ESPL_PATH_MAX];
-    enum espl_status status = espl_buf_check(content, file, err);
-    if (status == ESPL_OK) {
-        status = espl_fs_join(path, folder, file, err);
-    }
-    if (status == ESPL_OK) {
-        status = espl_fs_write_file(path, content->data, content->len, err);
-    }
-    espl_buf_reset(content);
-    return status;
-}
-
 static enum espl_status plot_speedups(const json_t *points, struct espl_arena *arena,
                                       const char *folder, struct espl_buf *content,
                                       struct espl_error *err)
@@ -42,7 +28,7 @@ static enum espl_status plot_speedups(const json_t *points, struct espl_arena *a
         return status;
     }
     espl_bench_speedups_draw(&speedups, "speedups", "Speed-ups by number of tokens", true, content);
-    status = espl_spmm_write_plot(folder, "speedups.svg", content, err);
+    status = espl_plot_write(folder, "speedups.svg", content, err);
     espl_buf_puts(content, "tokens,over,cases,least,q1,median,q3,most,geometric_mean\n");
     for (size_t i = 0; i < speedups.group_count * speedups.baseline_count; i++) {
         const struct espl_svg_box *box = &speedups.boxes[i];
@@ -53,7 +39,7 @@ static enum espl_status plot_speedups(const json_t *points, struct espl_arena *a
                             box->q1, box->median, box->q3, box->high, speedups.means[i]);
         }
     }
-    return status == ESPL_OK ? espl_spmm_write_plot(folder, "speedups.csv", content, err) : status;
+    return status == ESPL_OK ? espl_plot_write(folder, "speedups.csv", content, err) : status;
 }
 
 static enum espl_status plot_roofline(const json_t *points, double bandwidth,
@@ -70,14 +56,14 @@ static enum espl_status plot_roofline(const json_t *points, double bandwidth,
     if (status != ESPL_OK || roofline.count == 0) {
         return status;
     }
-    status = espl_spmm_write_plot(folder, "roofline.svg", content, err);
+    status = espl_plot_write(folder, "roofline.svg", content, err);
     espl_buf_puts(content, "product,tokens,operations_a_byte,operations_a_second\n");
     for (size_t i = 0; i < roofline.count; i++) {
         const struct espl_bench_point *point = &roofline.points[i];
         espl_buf_printf(content, "%s,%u,%.9g,%.9g\n", point->what, point->tokens, point->intensity,
                         point->rate);
     }
-    return status == ESPL_OK ? espl_spmm_write_plot(folder, "roofline.csv", content, err) : status;
+    return status == ESPL_OK ? espl_plot_write(folder, "roofline.csv", content, err) : status;
 }
 
 enum espl_status espl_spmm_plot(const struct espl_bench_record *record, const char *folder,
