@@ -79,7 +79,7 @@ static void test_quantise__bits(void **state)
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const size_t rows = sizes[i][0];
@@ -106,7 +106,7 @@ static void test_quantise__gelu(void **state)
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     float *x = NULL;
     uint16_t *halves = vision_draw_halves(&rng, ROWS * WIDTH, &x);
@@ -129,7 +129,7 @@ static void test_quantise__not_a_number(void **state)
     enum { ROWS = 2, WIDTH = 200 };
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     uint16_t halves[ROWS * WIDTH] = {0};
     halves[WIDTH + 77] = 0x7E00;
@@ -252,7 +252,7 @@ static void test_norm__cases(void **state)
     };
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check_norm(&cases[i]);
@@ -264,7 +264,7 @@ static void test_norm__refused(void **state)
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     const struct espl_cuda_vision_norm wide = {.rows = 1, .width = 4100};
     const struct espl_cuda_vision_norm odd = {.rows = 1, .width = 130};
@@ -346,7 +346,7 @@ static void test_attention__cases(void **state)
     };
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check_attention(&cases[i]);
@@ -358,7 +358,7 @@ static void test_attention__refused(void **state)
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     struct espl_cuda_vision_attention attention = {1,    1,    8,    1,    132, 1.0F,
                                                    NULL, NULL, NULL, NULL, NULL};
@@ -377,7 +377,7 @@ static void test_heads__mean(void **state)
     float logits[IMAGES * CLASSES] = {0.0F};
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     float *x = vision_draw(&rng, HEADS * IMAGES * CELLS * WIDTH, 1.0);
     float *weights[HEADS] = {vision_draw(&rng, CLASSES * WIDTH, 0.1),
@@ -435,7 +435,7 @@ static void test_finish__bias_and_gelu(void **state)
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
-        return;
+        skip();
     }
     float *x = NULL;
     uint16_t *halves = vision_draw_halves(&rng, ROWS * WIDTH, &x);
