@@ -36,28 +36,12 @@ struct int8_mixed_chunks : int8_form<1> {
     }
 };
 
-template <espl_iebme_areas UNIT> const void *kernel_of(unsigned tiles)
-{
-    return tiles == 1 ? reinterpret_cast<const void *>(sparse_kernel<int8_chunks<UNIT, 1>>)
-                      : reinterpret_cast<const void *>(sparse_kernel<int8_chunks<UNIT, 2>>);
-}
-
 } // namespace
 
 const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
 {
-    switch (unit) {
-    case ESPL_IEBME_1X1:
-        return kernel_of<ESPL_IEBME_1X1>(tiles);
-    case ESPL_IEBME_1X2:
-        return kernel_of<ESPL_IEBME_1X2>(tiles);
-    case ESPL_IEBME_2X1:
-        return kernel_of<ESPL_IEBME_2X1>(tiles);
-    case ESPL_IEBME_MIXED:
-        return reinterpret_cast<const void *>(sparse_kernel<int8_mixed_chunks>);
-    default:
-        return kernel_of<ESPL_IEBME_2X2>(tiles);
-    }
+    return unit == ESPL_IEBME_MIXED ? own_rings::of<int8_mixed_chunks>()
+                                    : sparse_kernel_for<own_rings, int8_chunks>(unit, tiles);
 }
 
 size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps,

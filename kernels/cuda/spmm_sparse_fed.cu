@@ -4,24 +4,16 @@
 namespace
 {
 
-template <espl_iebme_areas UNIT> const void *kernel_of(unsigned tiles)
-{
-    return tiles == 1 ? reinterpret_cast<const void *>(fed_sparse_kernel<int8_chunks<UNIT, 1>>)
-                      : reinterpret_cast<const void *>(fed_sparse_kernel<int8_chunks<UNIT, 2>>);
-}
+struct fed_rings {
+    template <class FORM> static const void *of()
+    {
+        return reinterpret_cast<const void *>(fed_sparse_kernel<FORM>);
+    }
+};
 
 } // namespace
 
 const void *spmm_fed_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
 {
-    switch (unit) {
-    case ESPL_IEBME_1X1:
-        return kernel_of<ESPL_IEBME_1X1>(tiles);
-    case ESPL_IEBME_1X2:
-        return kernel_of<ESPL_IEBME_1X2>(tiles);
-    case ESPL_IEBME_2X1:
-        return kernel_of<ESPL_IEBME_2X1>(tiles);
-    default:
-        return kernel_of<ESPL_IEBME_2X2>(tiles);
-    }
+    return sparse_kernel_for<fed_rings, int8_chunks>(unit, tiles);
 }

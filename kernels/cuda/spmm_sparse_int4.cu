@@ -35,27 +35,7 @@ template <espl_iebme_areas UNIT, int TILES_> struct int4_chunks {
     }
 };
 
-namespace
-{
-
-template <espl_iebme_areas UNIT> const void *kernel_of(unsigned tiles)
-{
-    return tiles == 1 ? reinterpret_cast<const void *>(sparse_kernel<int4_chunks<UNIT, 1>>)
-                      : reinterpret_cast<const void *>(sparse_kernel<int4_chunks<UNIT, 2>>);
-}
-
-} // namespace
-
 const void *spmm_sparse_int4_kernel(enum espl_iebme_areas unit, unsigned tiles)
 {
-    switch (unit) {
-    case ESPL_IEBME_1X1:
-        return kernel_of<ESPL_IEBME_1X1>(tiles);
-    case ESPL_IEBME_1X2:
-        return kernel_of<ESPL_IEBME_1X2>(tiles);
-    case ESPL_IEBME_2X1:
-        return kernel_of<ESPL_IEBME_2X1>(tiles);
-    default:
-        return kernel_of<ESPL_IEBME_2X2>(tiles);
-    }
+    return sparse_kernel_for<own_rings, int4_chunks>(unit, tiles);
 }

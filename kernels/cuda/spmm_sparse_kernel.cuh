@@ -187,6 +187,36 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     }
 }
 
+/* The kernel for chunks of these areas (1x1, 1x2, 2x1 or 2x2) and 1 or 2 tiles of tokens.
+ * KERNEL::of<FORM>(): its address; CHUNKS<areas, tiles>: how chunks become products. */
+template <class KERNEL, template <espl_iebme_areas, int> class CHUNKS>
+const void *sparse_kernel_for(enum espl_iebme_areas areas, unsigned tiles)
+{
+    const bool one = tiles == 1;
+    switch (areas) {
+    case ESPL_IEBME_1X1:
+        return one ? KERNEL::template of<CHUNKS<ESPL_IEBME_1X1, 1>>()
+                   : KERNEL::template of<CHUNKS<ESPL_IEBME_1X1, 2>>();
+    case ESPL_IEBME_1X2:
+        return one ? KERNEL::template of<CHUNKS<ESPL_IEBME_1X2, 1>>()
+                   : KERNEL::template of<CHUNKS<ESPL_IEBME_1X2, 2>>();
+    case ESPL_IEBME_2X1:
+        return one ? KERNEL::template of<CHUNKS<ESPL_IEBME_2X1, 1>>()
+                   : KERNEL::template of<CHUNKS<ESPL_IEBME_2X1, 2>>();
+    default:
+        return one ? KERNEL::template of<CHUNKS<ESPL_IEBME_2X2, 1>>()
+                   : KERNEL::template of<CHUNKS<ESPL_IEBME_2X2, 2>>();
+    }
+}
+
+/* Blocks whose warps fill their own rings. */
+struct own_rings {
+    template <class FORM> static const void *of()
+    {
+        return reinterpret_cast<const void *>(sparse_kernel<FORM>);
+    }
+};
+
 } // namespace
 
 #endif
