@@ -43,7 +43,7 @@ static struct espl_model *write_and_open(struct fixture *f,
     return model;
 }
 
-/* Share of zeros and standard deviation of the weights, outliers left out. */
+/* Share of zeros, mean and standard deviation of the weights, outliers left out. */
 static void expect_codes(struct fixture *f, struct espl_model *model, int64_t layer,
                          enum espl_role role, double sparsity)
 {
@@ -54,17 +54,20 @@ static void expect_codes(struct fixture *f, struct espl_model *model, int64_t la
     assert_int_equal(espl_quant_linear_dequantise(&linear, 0, linear.out, weights, &f->err),
                      ESPL_OK);
     size_t zeros = 0;
+    double sum = 0.0;
     double squares = 0.0;
     for (size_t row = 0; row < linear.out; row++) {
         for (size_t place = 0; place < linear.normal; place++) {
             const float w = weights[row * linear.in + (size_t)linear.order[place]];
             zeros += w == 0.0F ? 1 : 0;
+            sum += (double)w;
             squares += (double)w * (double)w;
         }
     }
     const double count = (double)(linear.out * linear.normal);
     const double spread = sqrt(sparsity * (1.0 - sparsity) / count);
     assert_true(fabs((double)zeros / count - sparsity) < 5.0 * spread);
+    assert_true(fabs(sum) < 5.0 * sqrt(squares)); /* as many below zero as above */
     assert_true(fabs(sqrt(squares / count) / 0.02 - 1.0) < 0.03);
     free(weights);
     espl_quant_linear_free(&linear);

@@ -73,6 +73,9 @@ static void test_report__every_figure_is_in_the_table(void **state)
     assert_non_null(one);
     assert_non_null(eight);
     assert_true(one < eight);
+    /* the other shape has figures of its own */
+    expect_text(page, "<tr><th scope=\"row\" class=\"number\">8</th><td>encoded</td>"
+                      "<td class=\"number\">500</td><td class=\"number\">-</td>");
     /* beside the bars: energy with its deviation, and the sum of a step's parts */
     expect_text(page, ">0.5 \xc2\xb1 0.1</text>");
     expect_text(page, ">375</text>");
