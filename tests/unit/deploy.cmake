@@ -7,3 +7,4 @@ espl_unit_test(test_deploy_stage LINK espl_stages TIMEOUT 300
 espl_unit_test(test_deploy_plan LINK espl_stages SOURCES plan_fixture.c prune_fixture.c)
 espl_unit_test(test_encoder_mode LINK espl_stages
                SOURCES search_stage_fixture.c plan_fixture.c prune_fixture.c)
+espl_unit_test(test_deploy_figures LINK espl_stages SOURCES search_stage_fixture.c prune_fixture.c)
