@@ -3,13 +3,17 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One pass of a block over a batch: what its two halves share. */
 struct block_pass {
     struct espl_forward *forward;
     struct espl_block *block;
     size_t windows;
-    size_t rows;
+    size_t past;                            /* positions of each window before these */
+    size_t tokens;                          /* of each window */
+    size_t rows;                            /* windows * tokens */
+    const struct espl_forward_cache *cache; /* NULL: whole windows, nothing is kept */
     float *hidden;
     espl_linear_input_fn observe;
     void *user;
@@ -79,8 +83,8 @@ static enum espl_status rotate(const struct block_pass *pass, uint64_t heads, fl
     if (forward->inv_freq == NULL) {
         return ESPL_OK;
     }
-    return forward->ops->rope(forward->backend, pass->windows, forward->tokens, (size_t)heads,
-                              (size_t)forward->config.head_dim, forward->inv_freq,
+    return forward->ops->rope(forward->backend, pass->windows, pass->tokens, pass->past,
+                              (size_t)heads, (size_t)forward->config.head_dim, forward->inv_freq,
                               forward->rope_magnitude, x, err);
 }
 
@@ -134,6 +138,18 @@ static enum espl_status project_attention(const struct block_pass *pass, float *
     return status;
 }
 
+/* Puts the new rows of every window behind those that the cache has. */
+static void keep(const struct block_pass *pass, const float *k, const float *v)
+{
+    const size_t width = pass->forward->widths.value;
+    for (size_t w = 0; w < pass->windows; w++) {
+        const size_t from = w * pass->tokens * width;
+        const size_t to = (w * pass->cache->rows + pass->past) * width;
+        memcpy(pass->cache->keys + to, k + from, pass->tokens * width * sizeof *k);
+        memcpy(pass->cache->values + to, v + from, pass->tokens * width * sizeof *v);
+    }
+}
+
 static enum espl_status attention_half(const struct block_pass *pass, struct espl_error *err)
 {
     struct espl_forward *forward = pass->forward;
@@ -141,7 +157,9 @@ static enum espl_status attention_half(const struct block_pass *pass, struct esp
     const struct espl_forward_widths *widths = &forward->widths;
     const struct espl_attention_shape shape = {
         .windows = pass->windows,
-        .tokens = forward->tokens,
+        .tokens = pass->tokens,
+        .past = pass->past,
+        .key_rows = pass->cache != NULL ? pass->cache->rows : pass->tokens,
         .heads = (size_t)config->heads,
         .kv_heads = (size_t)config->kv_heads,
         .head_dim = (size_t)config->head_dim,
@@ -153,6 +171,11 @@ static enum espl_status attention_half(const struct block_pass *pass, struct esp
     float *context = v + pass->rows * widths->value;
     struct espl_linear_input input;
     enum espl_status status = project_attention(pass, q, k, v, err);
+    if (status == ESPL_OK && pass->cache != NULL) {
+        keep(pass, k, v);
+        k = pass->cache->keys;
+        v = pass->cache->values;
+    }
     if (status == ESPL_OK) {
         status = forward->ops->attention(forward->backend, &shape, q, k, v, context, err);
         espl_forward_lap(forward, &forward->times.attention);
@@ -227,6 +250,24 @@ static enum espl_status mlp_half(const struct block_pass *pass, struct espl_erro
     return status;
 }
 
+static enum espl_status run_block(const struct block_pass *pass, struct espl_error *err)
+{
+    enum espl_status status =
+        espl_forward_check_rows(pass->forward, pass->windows, pass->past + pass->tokens, err);
+    if (status != ESPL_OK) {
+        return status;
+    }
+    espl_forward_start_clock(pass->forward);
+    status = attention_half(pass, err);
+    if (status == ESPL_OK) {
+        status = mlp_half(pass, err);
+    }
+    if (status != ESPL_OK) {
+        espl_context(err, "running layer %llu", (unsigned long long)pass->block->layer);
+    }
+    return status;
+}
+
 enum espl_status espl_forward_block(struct espl_forward *forward, struct espl_block *block,
                                     size_t windows, float *hidden, espl_linear_input_fn observe,
                                     void *user, struct espl_error *err)
@@ -235,22 +276,33 @@ enum espl_status espl_forward_block(struct espl_forward *forward, struct espl_bl
         .forward = forward,
         .block = block,
         .windows = windows,
+        .tokens = forward->tokens,
         .rows = windows * forward->tokens,
         .hidden = hidden,
         .observe = observe,
         .user = user,
     };
-    if (windows > forward->max_windows) {
-        return espl_fail(err, ESPL_E_INTERNAL, "%zu windows given to a work space for %zu", windows,
-                         forward->max_windows);
+    return run_block(&pass, err);
+}
+
+enum espl_status espl_forward_block_more(struct espl_forward *forward, struct espl_block *block,
+                                         size_t windows, size_t past, size_t tokens,
+                                         const struct espl_forward_cache *cache, float *hidden,
+                                         struct espl_error *err)
+{
+    const struct block_pass pass = {
+        .forward = forward,
+        .block = block,
+        .windows = windows,
+        .past = past,
+        .tokens = tokens,
+        .rows = windows * tokens,
+        .cache = cache,
+        .hidden = hidden,
+    };
+    if (past + tokens > cache->rows) {
+        return espl_fail(err, ESPL_E_INTERNAL, "%zu positions in a cache for %zu", past + tokens,
+                         cache->rows);
     }
-    espl_forward_start_clock(forward);
-    enum espl_status status = attention_half(&pass, err);
-    if (status == ESPL_OK) {
-        status = mlp_half(&pass, err);
-    }
-    if (status != ESPL_OK) {
-        espl_context(err, "running layer %llu", (unsigned long long)block->layer);
-    }
-    return status;
+    return run_block(&pass, err);
 }

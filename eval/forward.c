@@ -209,15 +209,26 @@ void espl_forward_destroy(struct espl_forward *forward)
     free(forward);
 }
 
+enum espl_status espl_forward_check_rows(const struct espl_forward *forward, size_t windows,
+                                         size_t positions, struct espl_error *err)
+{
+    if (windows > forward->max_windows || positions > forward->tokens) {
+        return espl_fail(err, ESPL_E_INTERNAL,
+                         "%zu windows of %zu positions given to a work space for %zu of %zu",
+                         windows, positions, forward->max_windows, forward->tokens);
+    }
+    return ESPL_OK;
+}
+
 static enum espl_status check_ids(const struct espl_forward *forward, const int32_t *ids,
-                                  size_t count, struct espl_error *err)
+                                  size_t count, size_t tokens, struct espl_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || (uint64_t)ids[i] >= forward->config.vocab) {
             espl_fail(err, ESPL_E_CORRUPT,
                       "token id %ld at position %zu of window %zu is outside the model's "
                       "vocabulary of %llu",
-                      (long)ids[i], i % forward->tokens, i / forward->tokens,
+                      (long)ids[i], i % tokens, i / tokens,
                       (unsigned long long)forward->config.vocab);
             return espl_hint(err, "the tokens must come from this model's own tokenizer");
         }
@@ -228,16 +239,21 @@ static enum espl_status check_ids(const struct espl_forward *forward, const int3
 enum espl_status espl_forward_embed(struct espl_forward *forward, const int32_t *ids,
                                     size_t windows, float *hidden, struct espl_error *err)
 {
+    return espl_forward_embed_more(forward, ids, windows, 0, forward->tokens, hidden, err);
+}
+
+enum espl_status espl_forward_embed_more(struct espl_forward *forward, const int32_t *ids,
+                                         size_t windows, size_t past, size_t tokens, float *hidden,
+                                         struct espl_error *err)
+{
     const struct espl_forward_widths *widths = &forward->widths;
-    const size_t rows = windows * forward->tokens;
+    const size_t rows = windows * tokens;
     const bool projected = forward->project_in.weight != NULL;
     float *embedded = projected ? forward->work : hidden;
-    enum espl_status status = ESPL_OK;
-    if (windows > forward->max_windows) {
-        return espl_fail(err, ESPL_E_INTERNAL, "%zu windows given to a work space for %zu", windows,
-                         forward->max_windows);
+    enum espl_status status = espl_forward_check_rows(forward, windows, past + tokens, err);
+    if (status == ESPL_OK) {
+        status = check_ids(forward, ids, rows, tokens, err);
     }
-    status = check_ids(forward, ids, rows, err);
     if (status != ESPL_OK) {
         return status;
     }
@@ -252,11 +268,11 @@ enum espl_status espl_forward_embed(struct espl_forward *forward, const int32_t 
         status = espl_forward_linear(forward, &forward->project_in, rows, embedded, hidden, err);
     }
     if (forward->positions.weight != NULL) {
-        const float *first =
-            forward->positions.weight + (size_t)forward->config.position_offset * widths->hidden;
+        const float *first = forward->positions.weight +
+                             ((size_t)forward->config.position_offset + past) * widths->hidden;
         for (size_t w = 0; status == ESPL_OK && w < windows; w++) {
-            status = forward->ops->add(forward->backend, forward->tokens * widths->hidden, first,
-                                       hidden + w * forward->tokens * widths->hidden, err);
+            status = forward->ops->add(forward->backend, tokens * widths->hidden, first,
+                                       hidden + w * tokens * widths->hidden, err);
         }
         espl_forward_lap(forward, &forward->times.embed);
     }

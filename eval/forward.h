@@ -95,6 +95,25 @@ typedef enum espl_status (*espl_linear_input_fn)(void *user, const enum espl_rol
  * project_in. windows <= max_windows. An id outside the vocabulary is CORRUPT, naming the place. */
 enum espl_status espl_forward_embed(struct espl_forward *forward, const int32_t *ids,
                                     size_t windows, float *hidden, struct espl_error *err);
+/** Keys and values of one block for windows that go on: (windows, rows, kv_heads * head_dim),
+ * turned and fake-quantised as attention reads them. */
+struct espl_forward_cache {
+    float *keys;
+    float *values;
+    size_t rows; /* positions of a window that there is room for */
+};
+
+/** As espl_forward_embed() for the positions past to past + tokens - 1 of each window; ids
+ * (windows, tokens). past + tokens at most the length that the object was made for. */
+enum espl_status espl_forward_embed_more(struct espl_forward *forward, const int32_t *ids,
+                                         size_t windows, size_t past, size_t tokens, float *hidden,
+                                         struct espl_error *err);
+/** Runs a block in place on hidden (windows * tokens, hidden), the positions after `past` others,
+ * whose keys and values are in *cache; those of these positions are put there, too. */
+enum espl_status espl_forward_block_more(struct espl_forward *forward, struct espl_block *block,
+                                         size_t windows, size_t past, size_t tokens,
+                                         const struct espl_forward_cache *cache, float *hidden,
+                                         struct espl_error *err);
 /** Runs a block in place on hidden. observe: NULL allowed. windows <= max_windows. */
 enum espl_status espl_forward_block(struct espl_forward *forward, struct espl_block *block,
                                     size_t windows, float *hidden, espl_linear_input_fn observe,

@@ -92,6 +92,9 @@ enum espl_status espl_layer_weights_load(struct espl_layer_weights *weights,
 void espl_layer_weights_free(struct espl_layer_weights *weights);
 /** Books the time since the last call. */
 void espl_forward_lap(struct espl_forward *forward, double *account);
+/** INTERNAL when the object was not made for so many windows of so many positions. */
+enum espl_status espl_forward_check_rows(const struct espl_forward *forward, size_t windows,
+                                         size_t positions, struct espl_error *err);
 /** Starts the clock that espl_forward_lap() reads. */
 void espl_forward_start_clock(struct espl_forward *forward);
 enum espl_status espl_forward_linear(struct espl_forward *forward,

@@ -238,7 +238,7 @@ static enum espl_status run_rope(struct espl_kernel_problem *p, const struct esp
                                  struct espl_backend *backend, struct espl_error *err)
 {
     const size_t *size = p->item->size;
-    return ops->rope(backend, size[0], size[1], size[2], size[3], p->inputs[1], 1.25F, p->output,
+    return ops->rope(backend, size[0], size[1], 0, size[2], size[3], p->inputs[1], 1.25F, p->output,
                      err);
 }
 
@@ -249,6 +249,7 @@ static enum espl_status run_attention(struct espl_kernel_problem *p, const struc
     const struct espl_attention_shape shape = {
         .windows = size[0],
         .tokens = size[1],
+        .key_rows = size[1],
         .heads = size[2],
         .kv_heads = size[3],
         .head_dim = size[4],

@@ -43,23 +43,24 @@ static void attend_panel(const struct attention_call *call, size_t piece, float 
     const struct espl_attention_shape *shape = call->shape;
     const size_t panel = call->panels - 1 - piece % call->panels; /* the costly ones first */
     const size_t head = piece / call->panels % shape->heads;
-    const size_t first = piece / call->panels / shape->heads * shape->tokens;
+    const size_t window = piece / call->panels / shape->heads;
     const size_t width = shape->heads * shape->head_dim;
     const size_t kv_width = shape->kv_heads * shape->head_dim;
     const size_t query = panel * call->height;
     const size_t left = shape->tokens - query;
     const size_t rows = left < call->height ? left : call->height;
-    const size_t keys = query + rows;
-    const size_t at = (first + query) * width + head * shape->head_dim;
-    const size_t kv_at =
-        first * kv_width + head / (shape->heads / shape->kv_heads) * shape->head_dim;
+    const size_t before = shape->past + query;
+    const size_t keys = before + rows;
+    const size_t at = (window * shape->tokens + query) * width + head * shape->head_dim;
+    const size_t kv_at = window * shape->key_rows * kv_width +
+                         head / (shape->heads / shape->kv_heads) * shape->head_dim;
     float sums[PANEL_QUERIES];
 
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)keys, (int)shape->head_dim,
                 shape->scale, call->q + at, (int)width, call->k + kv_at, (int)kv_width, 0.0F,
                 scores, (int)call->score_stride);
     for (size_t r = 0; r < rows; r++) {
-        sums[r] = espl_softmax_row(scores + r * call->score_stride, query + r + 1, keys);
+        sums[r] = espl_softmax_row(scores + r * call->score_stride, before + r + 1, keys);
     }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)shape->head_dim,
                 (int)keys, 1.0F, scores, (int)call->score_stride, call->v + kv_at, (int)kv_width,
@@ -74,22 +75,23 @@ enum espl_status espl_cpu_attention(struct espl_backend *backend,
                                     const float *k, const float *v, float *y,
                                     struct espl_error *err)
 {
+    const size_t keys = shape->past + shape->tokens;
     const struct attention_call call = {
         .shape = shape,
         .q = q,
         .k = k,
         .v = v,
         .y = y,
-        .height = panel_height(shape->tokens),
-        .panels = espl_ceil_div(shape->tokens, panel_height(shape->tokens)),
-        .score_stride = espl_ceil_div(shape->tokens, ESPL_VECTOR_FLOATS) * ESPL_VECTOR_FLOATS,
+        .height = panel_height(keys),
+        .panels = espl_ceil_div(shape->tokens, panel_height(keys)),
+        .score_stride = espl_ceil_div(keys, ESPL_VECTOR_FLOATS) * ESPL_VECTOR_FLOATS,
     };
     int checked = 0;
     if (!espl_size_to_int(shape->heads * shape->head_dim, &checked) ||
         !espl_size_to_int(call.score_stride, &checked)) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "attention over %zu positions with %zu heads of %zu is too large for BLAS",
-                         shape->tokens, shape->heads, shape->head_dim);
+                         keys, shape->heads, shape->head_dim);
     }
     void *scratch = NULL;
     const size_t thread_floats = call.height * call.score_stride;

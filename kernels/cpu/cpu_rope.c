@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { TABLE_STEP = 256 };
+
 static bool table_matches(const struct espl_rope_table *table, size_t tokens, size_t half,
                           const float *inv_freq, float magnitude)
 {
@@ -39,6 +41,8 @@ static enum espl_status fill_table(struct espl_backend *backend, size_t tokens, 
     if (table_matches(table, tokens, half, inv_freq, magnitude)) {
         return ESPL_OK;
     }
+    /* Windows that grow token by token must not fill a table for each. */
+    tokens = espl_ceil_div(tokens, TABLE_STEP) * TABLE_STEP;
     table->tokens = 0;
     if (!espl_mul_size(tokens, 2 * half, &count) ||
         !grow(&table->inv_freq, &table->inv_freq_capacity, half) ||
@@ -81,15 +85,16 @@ static void rotate_row(float *restrict row, const float *restrict cosines, size_
 }
 
 enum espl_status espl_cpu_rope(struct espl_backend *backend, size_t windows, size_t tokens,
-                               size_t heads, size_t head_dim, const float *inv_freq,
+                               size_t past, size_t heads, size_t head_dim, const float *inv_freq,
                                float magnitude, float *x, struct espl_error *err)
 {
     const size_t half = head_dim / 2;
-    const enum espl_status status = fill_table(backend, tokens, half, inv_freq, magnitude, err);
+    const enum espl_status status =
+        fill_table(backend, past + tokens, half, inv_freq, magnitude, err);
     if (status != ESPL_OK) {
         return status;
     }
-    const float *values = backend->rope.values;
+    const float *values = backend->rope.values + past * 2 * half;
     const size_t rows = windows * tokens;
 #pragma omp parallel for num_threads(backend->threads) schedule(static) if (rows > 64)
     for (size_t row = 0; row < rows; row++) {

@@ -70,8 +70,8 @@ enum espl_status espl_ref_attention(struct espl_backend *backend,
                                     struct espl_error *err)
 {
     void *scratch = NULL;
-    const enum espl_status status =
-        espl_backend_scratch_array(backend, shape->tokens, sizeof(double), &scratch, err);
+    const enum espl_status status = espl_backend_scratch_array(backend, shape->past + shape->tokens,
+                                                               sizeof(double), &scratch, err);
     if (status != ESPL_OK) {
         return status;
     }
@@ -79,12 +79,12 @@ enum espl_status espl_ref_attention(struct espl_backend *backend,
     const size_t kv_width = shape->kv_heads * shape->head_dim;
     const size_t group = shape->heads / shape->kv_heads;
     for (size_t n = 0; n < shape->windows; n++) {
-        const size_t first = n * shape->tokens;
         for (size_t h = 0; h < shape->heads; h++) {
-            const size_t kv_offset = first * kv_width + (h / group) * shape->head_dim;
+            const size_t kv_offset = n * shape->key_rows * kv_width + (h / group) * shape->head_dim;
             for (size_t t = 0; t < shape->tokens; t++) {
-                const size_t at = (first + t) * width + h * shape->head_dim;
-                attend(shape, q + at, k + kv_offset, v + kv_offset, t, scratch, y + at);
+                const size_t at = (n * shape->tokens + t) * width + h * shape->head_dim;
+                attend(shape, q + at, k + kv_offset, v + kv_offset, shape->past + t, scratch,
+                       y + at);
             }
         }
     }
@@ -92,14 +92,14 @@ enum espl_status espl_ref_attention(struct espl_backend *backend,
 }
 
 enum espl_status espl_ref_rope(struct espl_backend *backend, size_t windows, size_t tokens,
-                               size_t heads, size_t head_dim, const float *inv_freq,
+                               size_t past, size_t heads, size_t head_dim, const float *inv_freq,
                                float magnitude, float *x, struct espl_error *err)
 {
     (void)backend;
     (void)err;
     const size_t half = head_dim / 2;
     for (size_t row = 0; row < windows * tokens; row++) {
-        const float position = (float)(row % tokens);
+        const float position = (float)(past + row % tokens);
         for (size_t h = 0; h < heads; h++) {
             float *head = x + (row * heads + h) * head_dim;
             for (size_t i = 0; i < half; i++) {

@@ -19,7 +19,7 @@ enum espl_status espl_ref_layernorm(struct espl_backend *backend, size_t tokens,
                                     const float *x, const float *gain, const float *bias, float eps,
                                     float *y, struct espl_error *err);
 enum espl_status espl_ref_rope(struct espl_backend *backend, size_t windows, size_t tokens,
-                               size_t heads, size_t head_dim, const float *inv_freq,
+                               size_t past, size_t heads, size_t head_dim, const float *inv_freq,
                                float magnitude, float *x, struct espl_error *err);
 enum espl_status espl_ref_attention(struct espl_backend *backend,
                                     const struct espl_attention_shape *shape, const float *q,

@@ -65,8 +65,13 @@ static void make_wanted(struct attention_data *data, const float *frequencies, f
     const size_t rows = SEQUENCES * c->tokens;
     const size_t query = c->heads * c->head_dim;
     const size_t value = c->kv_heads * c->head_dim;
-    const struct espl_attention_shape shape = {SEQUENCES,   c->tokens,   c->heads,
-                                               c->kv_heads, c->head_dim, scale};
+    const struct espl_attention_shape shape = {.windows = SEQUENCES,
+                                               .tokens = c->tokens,
+                                               .key_rows = c->tokens,
+                                               .heads = c->heads,
+                                               .kv_heads = c->kv_heads,
+                                               .head_dim = c->head_dim,
+                                               .scale = scale};
     struct espl_backend *backend = NULL;
     struct espl_error err;
     float *q = columns(data, 0, query);
@@ -81,11 +86,11 @@ static void make_wanted(struct attention_data *data, const float *frequencies, f
                    &err);
     }
     if (c->rotary) {
-        cuda_check(ops->rope(backend, SEQUENCES, c->tokens, c->heads, c->head_dim, frequencies,
+        cuda_check(ops->rope(backend, SEQUENCES, c->tokens, 0, c->heads, c->head_dim, frequencies,
                              1.0F, q, &err),
                    &err);
-        cuda_check(ops->rope(backend, SEQUENCES, c->tokens, c->kv_heads, c->head_dim, frequencies,
-                             1.0F, k, &err),
+        cuda_check(ops->rope(backend, SEQUENCES, c->tokens, 0, c->kv_heads, c->head_dim,
+                             frequencies, 1.0F, k, &err),
                    &err);
     }
     if (!c->codes) {

@@ -249,7 +249,13 @@ static void test_cpu_losses__keep_nan(void **state)
     (void)state;
     struct espl_backend *cpu = open_backend("cpu", 1);
     const struct espl_ops *ops = espl_backend_ops(cpu);
-    const struct espl_attention_shape shape = {1, 3, 1, 1, 2, 1.0F};
+    const struct espl_attention_shape shape = {.windows = 1,
+                                               .tokens = 3,
+                                               .key_rows = 3,
+                                               .heads = 1,
+                                               .kv_heads = 1,
+                                               .head_dim = 2,
+                                               .scale = 1.0F};
     const int32_t target = 0;
     float logits[40];
     float q[6] = {1, 2, 3, 4, 5, 6};
@@ -337,12 +343,13 @@ static void test_cpu_rope__forgets_its_table_when_anything_changes(void **state)
     const float first[] = {1.0F, 0.01F};
     const float second[] = {1.0F, 0.02F};
     const struct {
-        size_t tokens;
+        size_t tokens, past;
         const float *inv_freq;
         size_t head_dim;
         float magnitude;
-    } calls[] = {{3, first, 4, 1.0F},  {5, first, 4, 1.0F},  {5, second, 4, 1.0F},
-                 {5, second, 4, 2.0F}, {5, second, 2, 2.0F}, {2, second, 2, 2.0F}};
+    } calls[] = {{3, 0, first, 4, 1.0F},    {5, 0, first, 4, 1.0F},   {5, 0, second, 4, 1.0F},
+                 {5, 0, second, 4, 2.0F},   {5, 0, second, 2, 2.0F},  {2, 0, second, 2, 2.0F},
+                 {1, 255, second, 2, 2.0F}, {2, 255, first, 4, 1.0F}, {1, 700, first, 4, 1.0F}};
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
         float x[2][20];
         for (size_t b = 0; b < 2; b++) {
@@ -350,14 +357,75 @@ static void test_cpu_rope__forgets_its_table_when_anything_changes(void **state)
                 x[b][i] = (float)i - 9.5F;
             }
             assert_int_equal(espl_backend_ops(backends[b])
-                                 ->rope(backends[b], 1, calls[c].tokens, 1, calls[c].head_dim,
-                                        calls[c].inv_freq, calls[c].magnitude, x[b], NULL),
+                                 ->rope(backends[b], 1, calls[c].tokens, calls[c].past, 1,
+                                        calls[c].head_dim, calls[c].inv_freq, calls[c].magnitude,
+                                        x[b], NULL),
                              ESPL_OK);
         }
         assert_memory_equal(x[0], x[1], sizeof x[0]);
     }
     espl_backend_close(backends[0]);
     espl_backend_close(backends[1]);
+}
+
+/* A window in two goes, keys and values of both in one cache with room left, against the window at
+ * once: the reference gives the same bits. */
+static void test_attention__windows_that_go_on(void **state)
+{
+    enum { WINDOWS = 2, TOKENS = 21, ROOM = 25, HEADS = 4, KV_HEADS = 2, DIM = 8 };
+    enum { Q = HEADS * DIM, KV = KV_HEADS * DIM };
+    (void)state;
+    static float q[WINDOWS * TOKENS * Q], whole[WINDOWS * TOKENS * Q], part[WINDOWS * TOKENS * Q];
+    static float k[WINDOWS * ROOM * KV], v[WINDOWS * ROOM * KV], dense_k[WINDOWS * TOKENS * KV],
+        dense_v[WINDOWS * TOKENS * KV];
+    for (size_t i = 0; i < WINDOWS * TOKENS * Q; i++) {
+        q[i] = sinf((float)i);
+    }
+    for (size_t i = 0; i < WINDOWS * ROOM * KV; i++) { /* NaN where nothing may read */
+        const size_t at = i / KV % ROOM;
+        const size_t to = (i / KV / ROOM * TOKENS + at) * KV + i % KV;
+        k[i] = at < TOKENS ? cosf(3.0F * (float)i) : NAN;
+        v[i] = at < TOKENS ? cosf(5.0F * (float)i) : NAN;
+        if (at < TOKENS) {
+            dense_k[to] = k[i];
+            dense_v[to] = v[i];
+        }
+    }
+    static const char *const names[] = {"ref", "cpu"};
+    for (size_t b = 0; b < 2; b++) {
+        struct espl_backend *backend = open_backend(names[b], 2);
+        const struct espl_ops *ops = espl_backend_ops(backend);
+        struct espl_attention_shape shape = {.windows = WINDOWS,
+                                             .tokens = TOKENS,
+                                             .key_rows = TOKENS,
+                                             .heads = HEADS,
+                                             .kv_heads = KV_HEADS,
+                                             .head_dim = DIM,
+                                             .scale = 0.5F};
+        assert_int_equal(ops->attention(backend, &shape, q, dense_k, dense_v, whole, NULL),
+                         ESPL_OK);
+        static const size_t steps[] = {13, 1, 7};
+        shape.key_rows = ROOM;
+        for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+            static float queries[WINDOWS * TOKENS * Q], y[WINDOWS * TOKENS * Q];
+            shape.tokens = steps[s];
+            for (size_t w = 0; w < WINDOWS; w++) {
+                memcpy(queries + w * steps[s] * Q, q + (w * TOKENS + shape.past) * Q,
+                       steps[s] * Q * sizeof *q);
+            }
+            assert_int_equal(ops->attention(backend, &shape, queries, k, v, y, NULL), ESPL_OK);
+            for (size_t w = 0; w < WINDOWS; w++) {
+                memcpy(part + (w * TOKENS + shape.past) * Q, y + w * steps[s] * Q,
+                       steps[s] * Q * sizeof *q);
+            }
+            shape.past += steps[s];
+        }
+        assert_int_equal(shape.past, TOKENS);
+        for (size_t i = 0; i < WINDOWS * TOKENS * Q; i++) {
+            assert_true(fabsf(part[i] - whole[i]) <= (b == 0 ? 0.0F : 1e-6F));
+        }
+        espl_backend_close(backend);
+    }
 }
 
 static void test_masks__refuse_impossible_patterns(void **state)
@@ -470,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_cpu_attention__long_window),
         cmocka_unit_test(test_norms__work_in_place),
         cmocka_unit_test(test_cpu_rope__forgets_its_table_when_anything_changes),
+        cmocka_unit_test(test_attention__windows_that_go_on),
         cmocka_unit_test(test_masks__refuse_impossible_patterns),
         cmocka_unit_test(test_backend_open__refuses_unknown_names),
         cmocka_unit_test(test_backend_open__bounds_threads),

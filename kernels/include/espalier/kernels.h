@@ -30,12 +30,16 @@ struct espl_gemm_shape {
     size_t out;
 };
 
-/** Causal self-attention over `windows` independent sequences of `tokens` positions.
- *  q: (windows*tokens, heads*head_dim); k, v: (windows*tokens, kv_heads*head_dim);
- *  query head h reads key/value head h / (heads / kv_heads). */
+/** Causal self-attention over `windows` independent sequences, of each the positions `past` to
+ *  past + tokens - 1: query t sees the keys 0 to past + t.
+ *  q: (windows*tokens, heads*head_dim); k, v: (windows*key_rows, kv_heads*head_dim), of which a
+ *  window's first past + tokens rows are read; query head h reads key/value head
+ *  h / (heads / kv_heads). */
 struct espl_attention_shape {
     size_t windows;
     size_t tokens;
+    size_t past;     /* positions before the first query; 0 when whole windows are given */
+    size_t key_rows; /* from one window to the next in k and v, at least past + tokens */
     size_t heads;
     size_t kv_heads;
     size_t head_dim;
@@ -144,11 +148,11 @@ struct espl_ops {
                                   const float *x, const float *gain, const float *bias, float eps,
                                   float *y, struct espl_error *err);
     /* Rotary embedding in place, half-split form (rotate_half): x (windows*tokens, heads*head_dim),
-     * position = row index within its window; inv_freq (head_dim/2); cos and sin times `magnitude`.
-     */
+     * position = past + row index within its window; inv_freq (head_dim/2); cos and sin times
+     * `magnitude`. */
     enum espl_status (*rope)(struct espl_backend *backend, size_t windows, size_t tokens,
-                             size_t heads, size_t head_dim, const float *inv_freq, float magnitude,
-                             float *x, struct espl_error *err);
+                             size_t past, size_t heads, size_t head_dim, const float *inv_freq,
+                             float magnitude, float *x, struct espl_error *err);
     /* y (windows*tokens, heads*head_dim) */
     enum espl_status (*attention)(struct espl_backend *backend,
                                   const struct espl_attention_shape *shape, const float *q,
