@@ -92,6 +92,8 @@ enum espl_status espl_layer_weights_load(struct espl_layer_weights *weights,
 void espl_layer_weights_free(struct espl_layer_weights *weights);
 /** Books the time since the last call. */
 void espl_forward_lap(struct espl_forward *forward, double *account);
+/** Weights of all linears of one block. */
+uint64_t espl_forward_linear_weights(const struct espl_model_config *config);
 /** INTERNAL when the object was not made for so many windows of so many positions. */
 enum espl_status espl_forward_check_rows(const struct espl_forward *forward, size_t windows,
                                          size_t positions, struct espl_error *err);

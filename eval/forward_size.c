@@ -30,8 +30,7 @@ void espl_forward_get_widths(const struct espl_model_config *config,
     }
 }
 
-/* Weights of all linears of one block. */
-static uint64_t block_linear_weights(const struct espl_model_config *config)
+uint64_t espl_forward_linear_weights(const struct espl_model_config *config)
 {
     struct espl_forward_widths widths;
     espl_forward_get_widths(config, &widths);
@@ -53,7 +52,7 @@ uint64_t espl_forward_bytes(const struct espl_model_config *config, size_t max_w
     if (config->embed_dim != config->hidden) {
         values += 2 * config->embed_dim * config->hidden;
     }
-    values += block_linear_weights(config);
+    values += espl_forward_linear_weights(config);
     values += (uint64_t)max_windows * tokens * (widths.hidden + widths.work);
     return values * sizeof(float);
 }
@@ -61,7 +60,7 @@ uint64_t espl_forward_bytes(const struct espl_model_config *config, size_t max_w
 double espl_forward_flop(const struct espl_model_config *config, size_t tokens)
 {
     const double rows = (double)tokens;
-    double weights = (double)block_linear_weights(config) * (double)config->layers;
+    double weights = (double)espl_forward_linear_weights(config) * (double)config->layers;
     weights += (double)config->vocab * (double)config->embed_dim;
     if (config->embed_dim != config->hidden) {
         weights += 2.0 * (double)config->embed_dim * (double)config->hidden;

@@ -11,7 +11,8 @@
 
 struct espl_host_decoder {
     struct espl_forward *forward;
-    struct espl_host_decoder_options options;
+    struct espl_host_decoder_options most;
+    size_t sequences, prompt; /* of the prompts read last */
     size_t layers, hidden_width, vocabulary;
     struct espl_block **blocks;        /* (layers) */
     struct espl_forward_cache *caches; /* (layers) */
@@ -38,17 +39,17 @@ static enum espl_status check_options(const struct espl_host_decoder_options *op
 
 static enum espl_status make_caches(struct espl_host_decoder *decoder, struct espl_error *err)
 {
-    const struct espl_host_decoder_options *options = &decoder->options;
+    const struct espl_host_decoder_options *most = &decoder->most;
     const size_t width = decoder->forward->widths.value;
     size_t rows = 0;
-    if (!espl_mul_size(options->sequences, options->tokens, &rows)) {
+    if (!espl_mul_size(most->sequences, most->tokens, &rows)) {
         return out_of_memory(err);
     }
     for (size_t i = 0; i < decoder->layers; i++) {
         decoder->caches[i] =
             (struct espl_forward_cache){.keys = espl_eval_allocate(rows, width, sizeof(float)),
                                         .values = espl_eval_allocate(rows, width, sizeof(float)),
-                                        .rows = options->tokens};
+                                        .rows = most->tokens};
         if (decoder->caches[i].keys == NULL || decoder->caches[i].values == NULL) {
             return out_of_memory(err);
         }
@@ -58,17 +59,16 @@ static enum espl_status make_caches(struct espl_host_decoder *decoder, struct es
 
 static enum espl_status make_arrays(struct espl_host_decoder *decoder, struct espl_error *err)
 {
-    const struct espl_host_decoder_options *options = &decoder->options;
+    const struct espl_host_decoder_options *most = &decoder->most;
     size_t rows = 0;
-    if (!espl_mul_size(options->sequences, options->prompt, &rows)) {
+    if (!espl_mul_size(most->sequences, most->prompt, &rows)) {
         return out_of_memory(err);
     }
     decoder->blocks = calloc(decoder->layers, sizeof *decoder->blocks);
     decoder->caches = calloc(decoder->layers, sizeof *decoder->caches);
     decoder->hidden = espl_eval_allocate(rows, decoder->hidden_width, sizeof(float));
-    decoder->logits = espl_eval_allocate(options->sequences, decoder->vocabulary, sizeof(float));
-    decoder->made =
-        espl_eval_allocate(options->sequences, options->tokens - options->prompt, sizeof(int32_t));
+    decoder->logits = espl_eval_allocate(most->sequences, decoder->vocabulary, sizeof(float));
+    decoder->made = espl_eval_allocate(most->sequences, most->tokens, sizeof(int32_t));
     if (decoder->blocks == NULL || decoder->caches == NULL || decoder->hidden == NULL ||
         decoder->logits == NULL || decoder->made == NULL) {
         return out_of_memory(err);
@@ -89,7 +89,7 @@ enum espl_status espl_host_decoder_create(struct espl_model *model, struct espl_
     if (decoder == NULL) {
         return out_of_memory(err);
     }
-    decoder->options = *options;
+    decoder->most = *options;
     decoder->layers = (size_t)config->layers;
     decoder->hidden_width = (size_t)config->hidden;
     status = espl_forward_create(model, backend, options->sequences, options->tokens,
@@ -150,7 +150,7 @@ static enum espl_status run(struct espl_host_decoder *decoder, const int32_t *id
                             size_t tokens, struct espl_error *err)
 {
     struct espl_forward *forward = decoder->forward;
-    const size_t sequences = decoder->options.sequences;
+    const size_t sequences = decoder->sequences;
     const size_t width = decoder->hidden_width;
     float *hidden = decoder->hidden;
     int32_t *chosen = decoder->made + decoder->made_count * sequences;
@@ -176,30 +176,38 @@ static enum espl_status run(struct espl_host_decoder *decoder, const int32_t *id
 }
 
 enum espl_status espl_host_read_prompt(struct espl_host_decoder *decoder, const int32_t *ids,
-                                       struct espl_error *err)
+                                       size_t sequences, size_t prompt, struct espl_error *err)
 {
+    const struct espl_host_decoder_options *most = &decoder->most;
     decoder->made_count = 0;
-    return run(decoder, ids, 0, decoder->options.prompt, err);
+    if (sequences == 0 || sequences > most->sequences || prompt == 0 || prompt > most->prompt) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "%zu prompts of %zu tokens in a decoder for %zu of %zu", sequences, prompt,
+                         most->sequences, most->prompt);
+    }
+    decoder->sequences = sequences;
+    decoder->prompt = prompt;
+    return run(decoder, ids, 0, prompt, err);
 }
 
 enum espl_status espl_host_decode(struct espl_host_decoder *decoder, size_t count, double *seconds,
                                   struct espl_error *err)
 {
-    const struct espl_host_decoder_options *options = &decoder->options;
+    const size_t room = decoder->most.tokens - decoder->prompt;
     enum espl_status status = ESPL_OK;
     if (decoder->made_count == 0) {
         return espl_fail(err, ESPL_E_INTERNAL, "no prompt was read");
     }
     /* The token made last is read by the next step, so one more than there is room for is made. */
-    if (count > options->tokens - options->prompt - decoder->made_count) {
+    if (count > room - decoder->made_count) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "%zu more tokens after %zu do not fit into sequences of %zu", count,
-                         options->prompt + decoder->made_count, options->tokens);
+                         decoder->prompt + decoder->made_count, decoder->most.tokens);
     }
     for (size_t i = 0; status == ESPL_OK && i < count; i++) {
         const double start = espl_clock_monotonic();
-        const int32_t *last = decoder->made + (decoder->made_count - 1) * options->sequences;
-        status = run(decoder, last, options->prompt + decoder->made_count - 1, 1, err);
+        const int32_t *last = decoder->made + (decoder->made_count - 1) * decoder->sequences;
+        status = run(decoder, last, decoder->prompt + decoder->made_count - 1, 1, err);
         if (seconds != NULL) {
             seconds[i] = espl_clock_monotonic() - start;
         }
@@ -210,7 +218,7 @@ enum espl_status espl_host_decode(struct espl_host_decoder *decoder, size_t coun
 enum espl_status espl_host_get_tokens(const struct espl_host_decoder *decoder, int32_t *ids,
                                       size_t count, struct espl_error *err)
 {
-    const size_t sequences = decoder->options.sequences;
+    const size_t sequences = decoder->sequences;
     if (count > decoder->made_count) {
         return espl_fail(err, ESPL_E_INTERNAL, "%zu tokens asked of %zu made", count,
                          decoder->made_count);
@@ -265,9 +273,20 @@ uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder)
     return bytes;
 }
 
+enum espl_iebme_areas espl_host_decoder_areas(const struct espl_host_decoder *decoder)
+{
+    const struct espl_block *block = decoder->blocks[0];
+    for (size_t role = 0; role < ESPL_ROLE_COUNT; role++) {
+        if (block->coded[role].linear.encoded != NULL) {
+            return block->coded[role].linear.encoded->layout.areas;
+        }
+    }
+    return ESPL_IEBME_DENSE;
+}
+
 uint64_t espl_host_decoder_bytes(const struct espl_model_config *config,
                                  const struct espl_host_decoder_options *options,
-                                 uint64_t code_bytes)
+                                 uint64_t weight_bytes)
 {
     struct espl_forward_widths widths;
     espl_forward_get_widths(config, &widths);
@@ -275,6 +294,7 @@ uint64_t espl_host_decoder_bytes(const struct espl_model_config *config,
     const uint64_t cache = 2 * config->layers * rows * widths.value * sizeof(float);
     const uint64_t prompt = (uint64_t)options->sequences * options->prompt * widths.hidden;
     const uint64_t logits = (uint64_t)options->sequences * config->vocab;
-    return espl_forward_bytes(config, options->sequences, options->tokens) + code_bytes + cache +
+    return espl_forward_bytes(config, options->sequences, options->tokens) -
+           espl_forward_linear_weights(config) * sizeof(float) + weight_bytes + cache +
            (prompt + logits) * sizeof(float);
 }

@@ -4,13 +4,14 @@
 #ifndef ESPL_EVAL_HOST_DECODE_H
 #define ESPL_EVAL_HOST_DECODE_H
 
+#include "espalier/iebme.h"
 #include "eval/forward.h"
 
 struct espl_host_decoder;
 
 struct espl_host_decoder_options {
-    size_t sequences; /* at a time, exactly */
-    size_t prompt;    /* tokens of each prompt, exactly */
+    size_t sequences; /* most at a time */
+    size_t prompt;    /* most tokens of a prompt */
     size_t tokens;    /* most positions of a sequence: prompt and what is made */
 };
 
@@ -22,10 +23,11 @@ enum espl_status espl_host_decoder_create(struct espl_model *model, struct espl_
 /** NULL is allowed. */
 void espl_host_decoder_destroy(struct espl_host_decoder *decoder);
 
-/** Reads prompts (sequences, prompt) from an empty cache and chooses the first token of each.
- *  Errors: CORRUPT for an id outside the vocabulary; NUMERIC for logits that are not finite. */
+/** Reads prompts ids (sequences, prompt) from an empty cache and chooses the first token of each.
+ *  Errors: UNSUPPORTED for more than there is room for; CORRUPT for an id outside the vocabulary;
+ *  NUMERIC for logits that are not finite. */
 enum espl_status espl_host_read_prompt(struct espl_host_decoder *decoder, const int32_t *ids,
-                                       struct espl_error *err);
+                                       size_t sequences, size_t prompt, struct espl_error *err);
 /** `count` further tokens of every sequence; seconds (count), NULL allowed <- time of each. Errors:
  *  INTERNAL before a prompt; UNSUPPORTED beyond the positions there is room for; NUMERIC. */
 enum espl_status espl_host_decode(struct espl_host_decoder *decoder, size_t count, double *seconds,
@@ -41,11 +43,13 @@ const float *espl_host_last_logits(const struct espl_host_decoder *decoder);
 const struct espl_forward_times *espl_host_decoder_times(const struct espl_host_decoder *decoder);
 /** Bytes of the blocks' weights as they are kept, all of which every step reads. */
 uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder);
+/** Areas in which the first encoded linear is kept; dense when none is. */
+enum espl_iebme_areas espl_host_decoder_areas(const struct espl_host_decoder *decoder);
 
-/** Host bytes of a decoder for this model, from sizes alone. code_bytes: of all linears of the
+/** Host bytes of a decoder for this model, from sizes alone. weight_bytes: of all linears of the
  *  blocks as they are kept. */
 uint64_t espl_host_decoder_bytes(const struct espl_model_config *config,
                                  const struct espl_host_decoder_options *options,
-                                 uint64_t code_bytes);
+                                 uint64_t weight_bytes);
 
 #endif

@@ -54,7 +54,7 @@ static const struct pass_kind kinds[] = {
                  {"us_norms", "norms, us", 1.0},
                  {"us_head", "head, us", 1.0},
                  {"us_gaps", "gaps, us", 1.0},
-                 {"device_bytes", "GPU memory, GB", 1e-9},
+                 {"device_bytes", "memory, GB", 1e-9},
                  {"watts", "W", 1.0},
                  {"j_per_token", "J/token", 1.0},
                  {"j_per_token_net", "J/token, net", 1.0},

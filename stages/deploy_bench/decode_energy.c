@@ -1,6 +1,6 @@
 /* Energy of decoding: a run of whole sequences between idle windows. */
 #include "eval/energy/meter.h"
-#include "stages/deploy_bench/decode_mode.h"
+#include "stages/deploy_bench/decode_run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,28 +8,32 @@
 #include <string.h>
 #include <time.h>
 
-const char *const espl_decode_meters[] = {"none", "auto", "ina3221", "nvml", NULL};
-enum { METER_NONE, METER_AUTO, METER_FIRST };
+const char *const espl_decode_meters[] = {"none", "auto", "ina3221", "nvml", "rapl", NULL};
+/* What `auto` tries, in this order: the whole board, then the device alone. */
+static const char *const cuda_meters[] = {"ina3221", "nvml", NULL};
+static const char *const cpu_meters[] = {"ina3221", "rapl", NULL};
 
 /* The GPU's clocks fall some time after its last kernel: idle windows begin after this. */
 static const double settle_s = 0.5;
 
-enum espl_status espl_decode_energy_open(const struct espl_deploy_params *params,
+enum espl_status espl_decode_energy_open(const struct espl_deploy_params *params, bool cpu,
                                          struct espl_decode_record *record,
                                          struct espl_energy_meter **meter, struct espl_error *err)
 {
     const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT")};
-    const bool automatic = params->energy == METER_AUTO;
+    const bool automatic = params->energy == ESPL_DECODE_METER_AUTO;
     const char *const one[] = {espl_decode_meters[params->energy], NULL};
     *meter = NULL;
     (void)snprintf(record->meter, sizeof record->meter, "%s", one[0]);
-    if (params->energy == METER_NONE) {
+    if (params->energy == ESPL_DECODE_METER_NONE) {
         return ESPL_OK;
     }
-    const enum espl_status status = espl_energy_open_total(
-        automatic ? espl_decode_meters + METER_FIRST : one, &options, meter, err);
+    const char *const *const all = cpu ? cpu_meters : cuda_meters;
+    const enum espl_status status =
+        espl_energy_open_total(automatic ? all : one, &options, meter, err);
     if (status == ESPL_E_MACHINE && automatic) {
-        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its GPU");
+        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its %s",
+                  cpu ? "CPU" : "GPU");
     }
     if (status != ESPL_OK) {
         espl_hint(err, "`espalier doctor` says what was looked for; energy: none measures times "
@@ -62,20 +66,20 @@ static enum espl_status wait_idle(struct espl_stage_ctx *ctx, double seconds,
     return ESPL_OK;
 }
 
-static enum espl_status run_sequences(struct espl_stage_ctx *ctx, double seconds,
-                                      struct espl_device_decoder *decoder, const int32_t *ids,
+static enum espl_status run_sequences(struct espl_decode_bench *bench,
+                                      const struct espl_decode_runner *runner, const int32_t *ids,
                                       struct espl_decode_cell *cell,
                                       struct espl_energy_window *window, struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
     window->begin_ns = espl_energy_now();
-    while (status == ESPL_OK && seconds_since(window->begin_ns) < seconds) {
-        if (espl_ctx_cancelled(ctx)) {
-            return espl_ctx_stop(ctx, err);
+    while (status == ESPL_OK && seconds_since(window->begin_ns) < bench->params->energy_seconds) {
+        if (espl_ctx_cancelled(bench->ctx)) {
+            return espl_ctx_stop(bench->ctx, err);
         }
-        status = espl_device_read_prompt(decoder, ids, err);
+        status = runner->read_prompt(runner->self, ids, err);
         if (status == ESPL_OK) {
-            status = espl_device_decode(decoder, cell->output - 1, NULL, err);
+            status = runner->decode(runner->self, cell->output - 1, NULL, err);
         }
         cell->energy.sequences += (double)cell->sequences;
     }
@@ -107,12 +111,13 @@ static void take_figures(const struct espl_energy_meter *meter,
     }
 }
 
-enum espl_status espl_decode_measure_energy(struct espl_stage_ctx *ctx,
-                                            const struct espl_deploy_params *params,
-                                            struct espl_energy_meter *meter,
-                                            struct espl_device_decoder *decoder, const int32_t *ids,
-                                            struct espl_decode_cell *cell, struct espl_error *err)
+enum espl_status espl_decode_measure_energy(struct espl_decode_bench *bench,
+                                            const struct espl_decode_runner *runner,
+                                            const int32_t *ids, struct espl_decode_cell *cell,
+                                            struct espl_error *err)
 {
+    const double idle = bench->params->energy_idle_seconds;
+    struct espl_energy_meter *meter = bench->meter;
     struct espl_energy_windows windows;
     struct espl_energy_result result;
     memset(&windows, 0, sizeof windows);
@@ -120,12 +125,12 @@ enum espl_status espl_decode_measure_energy(struct espl_stage_ctx *ctx,
     if (status != ESPL_OK) {
         return status;
     }
-    status = wait_idle(ctx, params->energy_idle_seconds, &windows.idle_before, err);
+    status = wait_idle(bench->ctx, idle, &windows.idle_before, err);
     if (status == ESPL_OK) {
-        status = run_sequences(ctx, params->energy_seconds, decoder, ids, cell, &windows.run, err);
+        status = run_sequences(bench, runner, ids, cell, &windows.run, err);
     }
     if (status == ESPL_OK) {
-        status = wait_idle(ctx, params->energy_idle_seconds, &windows.idle_after, err);
+        status = wait_idle(bench->ctx, idle, &windows.idle_after, err);
     }
     espl_energy_stop(meter);
     if (status == ESPL_OK) {

@@ -69,9 +69,15 @@ static enum espl_status report_figure(struct espl_stage_ctx *ctx,
     return status;
 }
 
-static enum espl_status report_speedups(const struct espl_decode_record *record,
-                                        struct espl_stage_ctx *ctx,
-                                        const struct espl_decode_cell *cell, struct espl_error *err)
+static double joules_a_token(const struct espl_decode_cell *cell)
+{
+    return cell->energy.gross_j / cell->energy.tokens;
+}
+
+/* How many times faster, and the share of the energy. */
+static enum espl_status report_ratios(const struct espl_decode_record *record,
+                                      struct espl_stage_ctx *ctx,
+                                      const struct espl_decode_cell *cell, struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
     for (int form = ESPL_DEVICE_DENSE_INT4; status == ESPL_OK && form < ESPL_DEVICE_FORMS; form++) {
@@ -83,8 +89,14 @@ static enum espl_status report_speedups(const struct espl_decode_record *record,
         }
         (void)snprintf(name, sizeof name, "decode_speedup_over_%s",
                        espl_device_form_name((enum espl_device_form)form));
-        const struct figure figure = {name, cell->tokens_per_second / other->tokens_per_second};
-        status = report_figure(ctx, cell, &figure, err);
+        const struct figure faster = {name, cell->tokens_per_second / other->tokens_per_second};
+        status = report_figure(ctx, cell, &faster, err);
+        if (status == ESPL_OK && cell->energy.measured && other->energy.measured) {
+            (void)snprintf(name, sizeof name, "decode_energy_over_%s",
+                           espl_device_form_name((enum espl_device_form)form));
+            const struct figure less = {name, joules_a_token(cell) / joules_a_token(other)};
+            status = report_figure(ctx, cell, &less, err);
+        }
     }
     return status;
 }
@@ -104,15 +116,15 @@ void espl_decode_cell_say(const struct espl_decode_cell *cell, struct espl_stage
              1e6 * times->head, 1e6 * times->gaps, (double)cell->device_bytes / 1073741824.0,
              (double)cell->planned_bytes / 1073741824.0);
     if (cell->energy.why[0] != '\0') {
-        espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN, "energy of %zu sequences: %s", cell->sequences,
-                 cell->energy.why);
+        espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN, "energy of %s, %zu sequences: %s",
+                 espl_device_form_name(cell->runtime), cell->sequences, cell->energy.why);
     }
     if (cell->energy.measured) {
         espl_log(espl_ctx_log(ctx), ESPL_LOG_INFO,
-                 "energy of %zu sequences: %.1f W (idle %.1f), %.4f J a token, net %.4f +- %.4f; "
-                 "counter over integrated power %.4f, %.1f s",
-                 cell->sequences, cell->energy.watts, cell->energy.idle_watts,
-                 cell->energy.gross_j / cell->energy.tokens,
+                 "energy of %s, %zu sequences: %.1f W (idle %.1f), %.4f J a token, net %.4f +- "
+                 "%.4f; counter over integrated power %.4f, %.1f s",
+                 espl_device_form_name(cell->runtime), cell->sequences, cell->energy.watts,
+                 cell->energy.idle_watts, cell->energy.gross_j / cell->energy.tokens,
                  cell->energy.net_j / cell->energy.tokens,
                  cell->energy.deviation_j / cell->energy.tokens, cell->energy.other_ratio,
                  cell->energy.seconds);
@@ -132,7 +144,7 @@ enum espl_status espl_decode_record_report(const struct espl_decode_record *reco
             status = report_figure(ctx, cell, &figures[f], err);
         }
         if (status == ESPL_OK && cell->runtime == ESPL_DEVICE_ENCODED) {
-            status = report_speedups(record, ctx, cell, err);
+            status = report_ratios(record, ctx, cell, err);
         }
     }
     return status;

@@ -17,7 +17,7 @@ static const struct espl_param params_table[] = {
      .help =
          "what is measured: kernel = the product of every different matrix by itself; encoder = "
          "whole passes of a packed image model on the CUDA device; decode = a whole language "
-         "model there, token by token",
+         "model, token by token",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "kernel",
@@ -139,8 +139,8 @@ static const struct espl_param params_table[] = {
      .max = 65536.0,
      .offset = offsetof(struct espl_deploy_params, output_tokens)},
     {.name = "against",
-     .help = "mode decode: dense runtimes to compare with: INT4 codes, INT8 by cuBLASLt, FP16 by "
-             "cuBLAS",
+     .help = "mode decode: dense runtimes of a CUDA device to compare with: INT4 codes, INT8 by "
+             "cuBLASLt, FP16 by cuBLAS",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .flags = ESPL_PARAM_LIST,
@@ -148,16 +148,16 @@ static const struct espl_param params_table[] = {
      .choices = espl_decode_against,
      .offset = offsetof(struct espl_deploy_params, against)},
     {.name = "areas",
-     .help = "mode decode: areas of the weights on the device; auto = dense or 1x1, whichever is "
-             "expected to be faster",
+     .help = "mode decode: areas of the weights on a CUDA device; auto = dense or 1x1, whichever "
+             "is expected to be faster",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "auto",
      .choices = espl_decode_areas,
      .offset = offsetof(struct espl_deploy_params, areas)},
     {.name = "energy",
-     .help = "mode decode: measure the energy of the encoded model, too, with this meter "
-             "(docs/energy.md); auto: ina3221 on a Jetson, else nvml",
+     .help = "mode decode: measure energy, too, with this meter (docs/energy.md); auto: ina3221 on "
+             "a Jetson, else nvml of a GPU or rapl of a CPU",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "none",

@@ -1,5 +1,5 @@
 /* What a decode bench leaves, and the memory that a decoder is planned to take. */
-#include "stages/deploy_bench/decode_mode.h"
+#include "stages/deploy_bench/decode_run.h"
 
 #include "core/fs.h"
 #include "energy_fixture.h"
@@ -141,21 +141,31 @@ static void test_energy__automatic_meter_of_a_board(void **state)
     struct espl_decode_record record = {.count = 0};
     struct espl_energy_meter *meter = NULL;
     struct espl_error err;
-    struct espl_deploy_params params = {.energy = -1};
+    const struct espl_deploy_params params = {.energy = ESPL_DECODE_METER_AUTO};
+    static const struct {
+        enum espl_decode_meter meter;
+        const char *name;
+    } names[] = {{ESPL_DECODE_METER_NONE, "none"},
+                 {ESPL_DECODE_METER_AUTO, "auto"},
+                 {ESPL_DECODE_METER_INA3221, "ina3221"},
+                 {ESPL_DECODE_METER_NVML, "nvml"},
+                 {ESPL_DECODE_METER_RAPL, "rapl"}};
     (void)state;
-    for (int i = 0; espl_decode_meters[i] != NULL; i++) {
-        params.energy = strcmp(espl_decode_meters[i], "auto") == 0 ? i : params.energy;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_string_equal(espl_decode_meters[names[i].meter], names[i].name);
     }
-    assert_true(params.energy > 0);
+    assert_null(espl_decode_meters[sizeof names / sizeof names[0]]);
     temp_folder_make(root);
     energy_put_orin_nx(root, 3);
     assert_int_equal(setenv("ESPL_ENERGY_ROOT", root, 1), 0);
-    if (espl_decode_energy_open(&params, &record, &meter, &err) != ESPL_OK) {
-        fail_msg("%s", err.message);
+    for (int cpu = 0; cpu < 2; cpu++) {
+        if (espl_decode_energy_open(&params, cpu != 0, &record, &meter, &err) != ESPL_OK) {
+            fail_msg("%s", err.message);
+        }
+        assert_string_equal(record.meter, "ina3221");
+        assert_string_equal(record.boundary, "module (VDD_IN)");
+        espl_energy_close(meter);
     }
-    assert_string_equal(record.meter, "ina3221");
-    assert_string_equal(record.boundary, "module (VDD_IN)");
-    espl_energy_close(meter);
     assert_int_equal(unsetenv("ESPL_ENERGY_ROOT"), 0);
     temp_folder_remove(root);
 }

@@ -99,10 +99,14 @@ static void test_decode__names_and_units(void **state)
                                                   .net_j = 200.0,
                                                   .deviation_j = 10.0,
                                                   .other_ratio = (double)NAN};
+    cells[1].energy = cells[0].energy;
+    cells[1].energy.gross_j = 1000.0;
     decode_record = &record;
     run_stage(&decode_stage, &result);
     expect_near(search_metric(&result, "decode_tokens_per_second_b8_p64_o128"), 600.0);
     expect_near(search_metric(&result, "decode_speedup_over_dense_fp16_b8_p64_o128"), 3.0);
+    expect_near(search_metric(&result, "decode_energy_over_dense_fp16_b8_p64_o128"), 0.25);
+    expect_point(&result, "decode_j_per_token", 8, "dense-fp16 64/128", 10.0);
     expect_near(search_metric(&result, "decode_ms_per_token_b8_p64_o128"), 2.0);
     expect_near(search_metric(&result, "decode_j_per_token_b8_p64_o128"), 2.5);
     expect_near(search_metric(&result, "decode_j_per_token_net_b8_p64_o128"), 2.0);

@@ -47,13 +47,24 @@ static void test_plan__notes_what_decodes(void **state)
     const struct espl_estimate *estimate = &planned.plan->stages[1].estimate;
     assert_string_equal(estimate->note, "3 runtimes at 6 places, on cuda:0");
     assert_true(estimate->device_bytes > 0 && estimate->host_bytes > 0);
-    assert_true(estimate->device_only);
+    assert_false(estimate->device_only);
     plan_free(&planned);
     plan_stages(&planned, registry, &config, 11, 16,
                 QUANT_OF("4") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode, "
                               "sequences: 1, against: none}}\n");
     plan_expect_clean(&planned);
-    assert_string_equal(planned.plan->stages[1].estimate.note, "1 runtimes at 1 places, on cuda:0");
+    assert_string_equal(planned.plan->stages[1].estimate.note, "1 runtime at 1 places, on cuda:0");
+    plan_free(&planned);
+    plan_stages(&planned, registry, &config, 11, 16,
+                QUANT_OF("8") "  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode, "
+                              "sequences: [1, 2], energy: rapl}}\n"
+                              "device: cpu\n");
+    plan_expect_clean(&planned);
+    estimate = &planned.plan->stages[1].estimate;
+    assert_string_equal(estimate->note, "1 runtime at 2 places, on the CPU");
+    assert_int_equal(estimate->device_bytes, 0);
+    /* the work space of 2 windows of 128, the cache, the codes */
+    assert_true(estimate->host_bytes > 2 * 128 * (24 + 3 * 2 * 8) * sizeof(float));
     plan_free(&planned);
 }
 
@@ -161,6 +172,24 @@ static void test_plan__refusals_of_decoding(void **state)
            "the CUDA runtime takes weights of 2 to 4 bits, activations of 4, keys and values "
            "of 4 or 16, not 8, 4 and 4",
            "quantise with weight_bits: 4");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, energy: rapl}\n",
+           11, "meter 'rapl' does not see a GPU", "auto takes a meter of the job's device");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, energy: nvml}\n"
+                         "device: cpu\n",
+           11, "meter 'nvml' does not see the CPU", "auto takes a meter of the job's device");
+    refuse(QUANT_OF("4") "  - id: bench\n"
+                         "    use: deploy-bench\n"
+                         "    in: quant\n"
+                         "    with: {mode: decode, areas: 1x1}\n"
+                         "device: cpu\n",
+           11, "'areas' is about CUDA devices; on the CPU a model decodes as it is encoded",
+           "set 'device' to cuda:0");
 }
 
 static void test_plan__learned_positions_have_an_end(void **state)

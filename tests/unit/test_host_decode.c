@@ -62,7 +62,7 @@ static void random_prompts(int32_t *ids, size_t vocabulary)
 static struct espl_host_decoder *make_decoder(struct espl_model *model,
                                               struct espl_backend *backend)
 {
-    const struct espl_host_decoder_options options = {SEQUENCES, PROMPT, TOKENS};
+    const struct espl_host_decoder_options options = {SEQUENCES + 1, PROMPT + 2, TOKENS};
     struct espl_host_decoder *decoder = NULL;
     struct espl_error err;
     require_ok(espl_host_decoder_create(model, backend, &options, &decoder, &err), &err);
@@ -76,7 +76,7 @@ static void decode(struct espl_host_decoder *decoder, const int32_t *prompts, si
     const size_t bytes = SEQUENCES * vocabulary * sizeof *steps;
     double seconds = -1.0;
     struct espl_error err;
-    require_ok(espl_host_read_prompt(decoder, prompts, &err), &err);
+    require_ok(espl_host_read_prompt(decoder, prompts, SEQUENCES, PROMPT, &err), &err);
     memcpy(steps, espl_host_last_logits(decoder), bytes);
     for (size_t i = 1; i < NEW; i++) {
         require_ok(espl_host_decode(decoder, 1, &seconds, &err), &err);
@@ -115,7 +115,6 @@ static void try_model(struct espl_model *model, const char *backend_name, float 
     decode(decoder, prompts, vocabulary, steps, made[1]); /* from an empty cache again */
     assert_memory_equal(made[0], made[1], sizeof made[0]);
     expect_greedy(steps, vocabulary, made[1]);
-    assert_true(espl_host_decoder_weight_bytes(decoder) > 0);
     espl_host_decoder_destroy(decoder);
     for (size_t s = 0; s < SEQUENCES; s++) {
         memcpy(all + s * TOKENS, prompts + s * PROMPT, PROMPT * sizeof *all);
@@ -216,14 +215,17 @@ static void refuse(struct espl_model *model)
     decoder = make_decoder(model, backend);
     assert_int_equal(espl_host_decode(decoder, 1, NULL, &err), ESPL_E_INTERNAL);
     ids[3] = 300;
-    assert_int_equal(espl_host_read_prompt(decoder, ids, &err), ESPL_E_CORRUPT);
+    assert_int_equal(espl_host_read_prompt(decoder, ids, SEQUENCES, PROMPT, &err), ESPL_E_CORRUPT);
     assert_int_equal(espl_host_get_tokens(decoder, ids, 1, &err), ESPL_E_INTERNAL);
     ids[3] = 299;
-    require_ok(espl_host_read_prompt(decoder, ids, &err), &err);
+    require_ok(espl_host_read_prompt(decoder, ids, SEQUENCES, PROMPT, &err), &err);
     assert_int_equal(espl_host_decode(decoder, NEW, NULL, &err), ESPL_E_UNSUPPORTED);
     require_ok(espl_host_decode(decoder, NEW - 1, NULL, &err), &err);
     assert_int_equal(espl_host_decode(decoder, 1, NULL, &err), ESPL_E_UNSUPPORTED);
     assert_int_equal(espl_host_get_tokens(decoder, ids, NEW + 1, &err), ESPL_E_INTERNAL);
+    assert_int_equal(espl_host_read_prompt(decoder, ids, SEQUENCES + 2, PROMPT, &err),
+                     ESPL_E_UNSUPPORTED);
+    assert_int_equal(espl_host_read_prompt(decoder, ids, 1, PROMPT + 3, &err), ESPL_E_UNSUPPORTED);
     espl_host_decoder_destroy(decoder);
     espl_backend_close(backend);
 }
