@@ -25,3 +25,4 @@ sed 's/in: quant}/in: quant, with: {mode: decode}}/' job.yaml >decode.yaml
 espalier run decode.yaml
 echo "exit $?"
 espalier plan job.yaml --device cpu | tail -n 1
+espalier plan decode.yaml --device cpu | tail -n 1
