@@ -11,6 +11,7 @@ find_package(Threads REQUIRED)
 set(ESPL_MISSING_PACKAGES "")
 
 # espl_dependency(name debian-package module...): the first pkg-config module that is found wins.
+# cmocka stays shared: distributions have no archive of it, and tests are not carried.
 function(espl_dependency name package)
     pkg_search_module(ESPL_${name} ${ARGN})
     if(NOT ESPL_${name}_FOUND)
@@ -19,7 +20,7 @@ function(espl_dependency name package)
     endif()
     add_library(espl_dep_${name} INTERFACE)
     target_include_directories(espl_dep_${name} SYSTEM INTERFACE ${ESPL_${name}_INCLUDE_DIRS})
-    if(STATIC_DEPS)
+    if(STATIC_DEPS AND NOT name STREQUAL cmocka)
         espl_static_libraries(${name} libraries)
         target_link_libraries(espl_dep_${name} INTERFACE ${libraries})
     else()
