@@ -162,10 +162,14 @@ static enum espl_status check_model(const struct espl_deploy_params *params,
                                     const struct espl_coded_model *model, bool cpu,
                                     struct espl_error *err)
 {
-    const enum espl_status status =
-        cpu ? ESPL_OK
-            : espl_device_check_model(&model->config, model->scheme.weight_bits,
-                                      model->scheme.activation_bits, model->scheme.kv_bits, err);
+    enum espl_status status = ESPL_OK;
+    if (!cpu) {
+        status = espl_device_check_model(&model->config, model->scheme.weight_bits,
+                                         model->scheme.activation_bits, model->scheme.kv_bits, err);
+    } else if (espl_model_config_is_vision(&model->config)) {
+        status = espl_fail(err, ESPL_E_KIND, "architecture '%s' is not a language model",
+                           model->config.architecture);
+    }
     return status == ESPL_OK ? check_positions(params, &model->config, err)
                              : espl_blame(err, "input:model");
 }
