@@ -38,7 +38,7 @@ function accesses(code) {
 }
 
 # "sparse 1x1 int4 8" for the kernels of products of few tokens, "producer sparse 1x1 int8 8" for
-# those with a producer warp, else "".
+# those with a producer warp, "whole ..." for those of whole launches, else "".
 function label_of(name,    kind, areas, tiles, maker) {
     if (match(name, /int[48]_(chunks|units|mixed)/) == 0) {
         return ""
@@ -47,7 +47,7 @@ function label_of(name,    kind, areas, tiles, maker) {
     if (name ~ /int8_mixed_chunks/) {
         return "sparse mixed " kind " 8"
     }
-    maker = name ~ /^fed_/ ? "producer " : ""
+    maker = (name ~ /Lb1E/ ? "whole " : "") (name ~ /^fed_/ ? "producer " : "")
     tiles = name
     sub(/.*Li/, "", tiles)
     tiles += 0
@@ -56,7 +56,7 @@ function label_of(name,    kind, areas, tiles, maker) {
         if (match(name, /int8_unitsILi[234]/)) {
             areas = substr(name, RSTART + RLENGTH - 1, 1)
         }
-        return "dense " areas "-bit " kind " " 8 * tiles
+        return maker "dense " areas "-bit " kind " " 8 * tiles
     }
     match(name, /espl_iebme_areas[0-9]/)
     areas = substr(name, RSTART + RLENGTH - 1, 1)

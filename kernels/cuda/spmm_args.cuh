@@ -58,6 +58,13 @@ inline size_t spmm_sums_bytes(const spmm_args *args, unsigned tiles)
            (args->tile_stripes * SPMM_STRIPE + SPMM_SUMS_PAD) * sizeof(int);
 }
 
+/* Blocks do all columns of even shares of the stripes, and their sums fit at once. */
+inline bool spmm_is_whole(const spmm_args *args, unsigned splits)
+{
+    const unsigned most = args->part_stripes.each + (args->part_stripes.rest > 0 ? 1 : 0);
+    return splits == 1 && args->bounds == NULL && most <= args->tile_stripes;
+}
+
 #ifdef __CUDACC__
 
 /* c (16 x 8, int32) += a (16 x 32, int8) * b (32 x 8, int8) */
@@ -155,18 +162,21 @@ __device__ __forceinline__ unsigned spmm_share_start(spmm_share share, unsigned 
     return i * share.each + min(i, share.rest);
 }
 
-template <int TILES> __device__ __forceinline__ spmm_work spmm_work_of(const spmm_args &args)
+/* WHOLE: for launches that spmm_is_whole() describes. Kernels for them are shorter by what only
+ * others need: with cold caches every instruction is fetched from memory. */
+template <int TILES, bool WHOLE = false>
+__device__ __forceinline__ spmm_work spmm_work_of(const spmm_args &args)
 {
     spmm_work w;
-    if (args.bounds != nullptr) {
+    if (!WHOLE && args.bounds != nullptr) {
         w.first_stripe = __ldg(args.bounds + blockIdx.x);
         w.end_stripe = __ldg(args.bounds + blockIdx.x + 1);
     } else {
         w.first_stripe = spmm_share_start(args.part_stripes, blockIdx.x);
         w.end_stripe = spmm_share_start(args.part_stripes, blockIdx.x + 1);
     }
-    w.first = spmm_share_start(args.split_depth, blockIdx.z);
-    w.end = spmm_share_start(args.split_depth, blockIdx.z + 1);
+    w.first = WHOLE ? 0 : spmm_share_start(args.split_depth, blockIdx.z);
+    w.end = WHOLE ? args.depth : spmm_share_start(args.split_depth, blockIdx.z + 1);
     w.first_token = blockIdx.y * TILES * SPMM_COLUMNS;
     w.tokens = min(args.tokens - w.first_token, (unsigned)(TILES * SPMM_COLUMNS));
     return w;

@@ -56,18 +56,23 @@ template <int BITS_, int TILES_> struct int8_units {
     }
 };
 
-template <int BITS> const void *kernel_of(unsigned tiles)
+template <int BITS, bool WHOLE> const void *kernel_of(unsigned tiles)
 {
-    return tiles == 1   ? reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 1>>)
-           : tiles == 2 ? reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 2>>)
-                        : reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 4>>);
+    return tiles == 1   ? reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 1>, WHOLE>)
+           : tiles == 2 ? reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 2>, WHOLE>)
+                        : reinterpret_cast<const void *>(dense_kernel<int8_units<BITS, 4>, WHOLE>);
 }
 
 } // namespace
 
-const void *spmm_dense_kernel(unsigned bits, unsigned tiles)
+/* The shorter kernels of 2 and 3 bits have so few registers that two blocks fit into a
+ * multiprocessor: when launches overlap, some get two and others none. */
+const void *spmm_dense_kernel(unsigned bits, unsigned tiles, bool whole)
 {
-    return bits == 4 ? kernel_of<4>(tiles) : bits == 3 ? kernel_of<3>(tiles) : kernel_of<2>(tiles);
+    return bits == 2   ? kernel_of<2, false>(tiles)
+           : bits == 3 ? kernel_of<3, false>(tiles)
+           : whole     ? kernel_of<4, true>(tiles)
+                       : kernel_of<4, false>(tiles);
 }
 
 size_t spmm_dense_shared_bytes(const spmm_args *args, unsigned tiles)

@@ -46,7 +46,7 @@ template <int TILES_> struct int4_units {
 
 const void *spmm_dense_int4_kernel(unsigned tiles)
 {
-    return tiles == 1   ? reinterpret_cast<const void *>(dense_kernel<int4_units<1>>)
-           : tiles == 2 ? reinterpret_cast<const void *>(dense_kernel<int4_units<2>>)
-                        : reinterpret_cast<const void *>(dense_kernel<int4_units<4>>);
+    return tiles == 1   ? reinterpret_cast<const void *>(dense_kernel<int4_units<1>, false>)
+           : tiles == 2 ? reinterpret_cast<const void *>(dense_kernel<int4_units<2>, false>)
+                        : reinterpret_cast<const void *>(dense_kernel<int4_units<4>, false>);
 }

@@ -2,10 +2,11 @@
  *
  * Weights go from device memory straight into registers in the order of the MMA fragments, units of
  * 16 x 256 that any warp can take; activations, in the same order, stay in the first-level cache.
- * Layout: kernels/formats/dense_device.c. FORM says how units become products: its members are
- *   BITS, TILES, HAS_CODE (on this architecture), X_SHIFT, SHIFT and BIASED (see spmm_sweep()),
- *   multiply(), which adds the products of four blocks, finish(), of the sums of a stripe, and
- *   zero(), a 0 that the compiler must wait for the sums to know. */
+ * Layout: kernels/formats/dense_device.c. FORM says how units become products, WHOLE what a launch
+ * may not be (spmm_work_of()). FORM's members are BITS, TILES, HAS_CODE (on this architecture),
+ * X_SHIFT, SHIFT and BIASED (see spmm_sweep()), multiply(), which adds the products of four blocks,
+ * finish(), of the sums of a stripe, and zero(), a 0 that the compiler must wait for the sums to
+ * know. */
 #ifndef ESPL_CUDA_SPMM_DENSE_KERNEL_CUH
 #define ESPL_CUDA_SPMM_DENSE_KERNEL_CUH
 
@@ -59,7 +60,7 @@ multiply_units(const spmm_args &args, const uint8_t *x, cursor &now, unsigned it
 /* A tile of stripes. The first round only clears the sums, with the instructions that store them in
  * the last one: so these come into their cache while the first weights are on their way, and not
  * when all multiprocessors load weights as fast as they can. */
-template <class FORM>
+template <class FORM, bool WHOLE>
 __device__ __forceinline__ void multiply_tile(const spmm_args &args, const spmm_work &work,
                                               const uint8_t *x, int *sums, unsigned tile,
                                               unsigned stripes)
@@ -92,7 +93,7 @@ __device__ __forceinline__ void multiply_tile(const spmm_args &args, const spmm_
         if (first || last) {
             if (last) {
                 __syncthreads();
-                if (gridDim.z > 1 &&
+                if (!WHOLE && gridDim.z > 1 &&
                     !spmm_gather_splits<TILES>(args, work, sums, tile, stripes * SPMM_STRIPE)) {
                     return;
                 }
@@ -117,28 +118,34 @@ __device__ __forceinline__ void multiply_tile(const spmm_args &args, const spmm_
     }
 }
 
-template <class FORM> __device__ __forceinline__ void multiply_block(const spmm_args &args)
+template <class FORM, bool WHOLE>
+__device__ __forceinline__ void multiply_block(const spmm_args &args)
 {
     constexpr int TILES = FORM::TILES;
     extern __shared__ __align__(128) uint8_t shared[];
     int *sums = reinterpret_cast<int *>(shared);
-    const spmm_work work = spmm_work_of<TILES>(args);
+    const spmm_work work = spmm_work_of<TILES, WHOLE>(args);
     const uint8_t *x = args.x + (size_t)(blockIdx.y * TILES) * args.x_tile_bytes +
                        work.first * (DENSE_GROUPS * SPMM_X_BLOCK);
     spmm_let_successor_start();
-    for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
-        multiply_tile<FORM>(args, work, x, sums, tile,
-                            min(args.tile_stripes, work.end_stripe - tile));
+    if constexpr (WHOLE) {
+        multiply_tile<FORM, WHOLE>(args, work, x, sums, work.first_stripe,
+                                   work.end_stripe - work.first_stripe);
+    } else {
+        for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
+            multiply_tile<FORM, WHOLE>(args, work, x, sums, tile,
+                                       min(args.tile_stripes, work.end_stripe - tile));
+        }
     }
 }
 
-template <class FORM>
+template <class FORM, bool WHOLE>
 __global__ void
     __launch_bounds__((FORM::TILES == 1 ? SPMM_DENSE_MAX_WARPS : SPMM_WARPS) * SPMM_WARP, 1)
         dense_kernel(const __grid_constant__ spmm_args args)
 {
     if constexpr (FORM::HAS_CODE) {
-        multiply_block<FORM>(args);
+        multiply_block<FORM, WHOLE>(args);
     }
 }
 

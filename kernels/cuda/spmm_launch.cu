@@ -197,19 +197,20 @@ const void *chosen_kernel(const struct espl_cuda_spmm *spmm)
     const struct spmm_atom *atom = matrix->atom;
     const bool dense = matrix->unit == ESPL_IEBME_DENSE;
     const bool fine = atom != NULL && atom->layout.step == ATOM_FINE_STEP;
+    const bool whole = spmm_is_whole(&spmm->args, spmm->choice.splits);
     if (spmm->choice.instruction == ESPL_CUDA_INSTRUCTION_INT4) {
         return dense ? spmm_dense_int4_kernel(spmm->tiles)
                      : spmm_sparse_int4_kernel(matrix->unit, spmm->tiles);
     }
     if (spmm->choice.pipeline == ESPL_CUDA_PIPELINE_PRODUCER) {
-        return spmm_fed_sparse_kernel(matrix->unit, spmm->tiles);
+        return spmm_fed_sparse_kernel(matrix->unit, spmm->tiles, whole);
     }
     if (atom != NULL) {
         return dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
                      : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
     }
-    return dense ? spmm_dense_kernel(matrix->bits, spmm->tiles)
-                 : spmm_sparse_kernel(matrix->unit, spmm->tiles);
+    return dense ? spmm_dense_kernel(matrix->bits, spmm->tiles, whole)
+                 : spmm_sparse_kernel(matrix->unit, spmm->tiles, whole);
 }
 
 /* Lets a kernel ask for all there is: what a product needs is set at its launch, and products that

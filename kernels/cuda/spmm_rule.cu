@@ -22,7 +22,7 @@ enum {
 /* Seconds, fitted to sweeps on an H200: docs/kernels/spmm.md. */
 
 /* Dense weights: a block does its units in rounds of one a warp. */
-constexpr double DENSE_START = 2.0e-6;       /* launch, first weights, end */
+constexpr double DENSE_START = 1.9e-6;       /* launch, first weights, end */
 constexpr double DENSE_START_TILE = 0.23e-6; /* for every tile of tokens but the first */
 constexpr double DENSE_BLOCK = 8.2e-9;       /* for every block of the grid */
 constexpr double DENSE_STRIPE = 0.065e-6;    /* for every stripe of a block: its sums */
@@ -42,7 +42,7 @@ constexpr double EVEN_PART = 0.72;
 constexpr double BUSIEST_PART = 0.29;
 
 /* Sparse weights: a block does its chunks in rounds of one a warp. */
-constexpr double SPARSE_START = 2.78e-6; /* launch, index, table, first chunk, end */
+constexpr double SPARSE_START = 2.56e-6; /* launch, index, table, first chunk, end */
 constexpr double SPARSE_START_TILE = 1.12e-6;
 constexpr double SPARSE_WARP = 1.4e-9;     /* for every warp of the grid that has chunks */
 constexpr double SPARSE_STRIPE = 0.037e-6; /* for every stripe of a block, and every tile */
@@ -60,9 +60,8 @@ constexpr double ATOM_SINGLE_ROUND = 1.35; /* times a round */
 constexpr double ATOM_UNION_ROUND = 1.7;
 /* The model errs by some percent: a sparse form must promise this much before it is taken for
  * faster than dense weights, of which up to a tenth more is expected for several tiles. */
-constexpr double SINGLE_MARGIN = 1.04;
-constexpr double UNION_MARGIN = 1.055;
-constexpr double TILES_MARGIN = 1.15;
+constexpr double TILE_MARGIN = 1.04;
+constexpr double TILES_MARGIN = 1.09;
 
 /* What a rule is asked: a product on a device. */
 struct problem {
@@ -160,7 +159,7 @@ double sparse_time(const struct problem *p, const struct espl_cuda_spmm_choice *
         (scaled ? (single ? ATOM_SINGLE_ROUND : ATOM_UNION_ROUND) : 1.0);
     const double moving =
         SPARSE_BYTES * static_cast<double>(matrix->data_bytes) / p->device->bytes_a_second;
-    const double margin = p->tiles > 1 ? TILES_MARGIN : single ? SINGLE_MARGIN : UNION_MARGIN;
+    const double margin = p->tiles > 1 ? TILES_MARGIN : TILE_MARGIN;
     return margin *
            (SPARSE_START + (scaled ? ATOM_SPARSE_START : 0.0) + (tiles - 1.0) * SPARSE_START_TILE +
             blocks * warps * SPARSE_WARP + tiles * stripes * SPARSE_STRIPE +

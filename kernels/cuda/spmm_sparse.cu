@@ -38,10 +38,11 @@ struct int8_mixed_chunks : int8_form<1> {
 
 } // namespace
 
-const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
+const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles, bool whole)
 {
-    return unit == ESPL_IEBME_MIXED ? own_rings::of<int8_mixed_chunks>()
-                                    : sparse_kernel_for<own_rings, int8_chunks>(unit, tiles);
+    return unit == ESPL_IEBME_MIXED ? own_rings<false>::of<int8_mixed_chunks>()
+           : whole                  ? sparse_kernel_for<own_rings<true>, int8_chunks>(unit, tiles)
+                                    : sparse_kernel_for<own_rings<false>, int8_chunks>(unit, tiles);
 }
 
 size_t spmm_sparse_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps,

@@ -4,16 +4,17 @@
 namespace
 {
 
-struct fed_rings {
+template <bool WHOLE> struct fed_rings {
     template <class FORM> static const void *of()
     {
-        return reinterpret_cast<const void *>(fed_sparse_kernel<FORM>);
+        return reinterpret_cast<const void *>(fed_sparse_kernel<FORM, WHOLE>);
     }
 };
 
 } // namespace
 
-const void *spmm_fed_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles)
+const void *spmm_fed_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles, bool whole)
 {
-    return sparse_kernel_for<fed_rings, int8_chunks>(unit, tiles);
+    return whole ? sparse_kernel_for<fed_rings<true>, int8_chunks>(unit, tiles)
+                 : sparse_kernel_for<fed_rings<false>, int8_chunks>(unit, tiles);
 }

@@ -37,5 +37,5 @@ template <espl_iebme_areas UNIT, int TILES_> struct int4_chunks {
 
 const void *spmm_sparse_int4_kernel(enum espl_iebme_areas unit, unsigned tiles)
 {
-    return sparse_kernel_for<own_rings, int4_chunks>(unit, tiles);
+    return sparse_kernel_for<own_rings<false>, int4_chunks>(unit, tiles);
 }

@@ -3,10 +3,10 @@
  * A warp owns a slice of 512 columns and keeps its activations in registers while it walks over
  * stripes of 16 rows; each chunk (stripe, slice) comes through the warp's own ring of stages, so no
  * barrier of the block is in the loop. The warp fills its ring itself or, FED, a producer warp
- * fills those of all others (spmm_feed.cuh). FORM says how chunks become products: its members are
- *   TILES, HAS_CODE (on this architecture), MIXED (each chunk has areas of its own, which
- * multiply() is told), X_SHIFT and SHIFT (sums are multiples of 2 to their power), table,
- * activations (registers for x of a slice), expand(), multiply(). */
+ * fills those of all others (spmm_feed.cuh). WHOLE: see spmm_work_of(). FORM says how chunks become
+ * products: its members are TILES, HAS_CODE (on this architecture), MIXED (each chunk has areas of
+ * its own, which multiply() is told), X_SHIFT and SHIFT (sums are multiples of 2 to their power),
+ * table, activations (registers for x of a slice), expand(), multiply(). */
 #ifndef ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 #define ESPL_CUDA_SPMM_SPARSE_KERNEL_CUH
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ void fetch_first(const spmm_args &args, const warp_wo
     index.next = index_entry(args, mine, SPMM_WARP + lane);
 }
 
-template <class FORM, bool FED>
+template <class FORM, bool FED, bool WHOLE>
 __device__ __forceinline__ void multiply_block(const spmm_args &args)
 {
     constexpr int TILES = FORM::TILES;
@@ -106,7 +106,7 @@ __device__ __forceinline__ void multiply_block(const spmm_args &args)
     uint8_t *rings = shared + TABLE_BYTES;
     uint8_t *barriers = rings + rings_used * ring_bytes;
     int *sums = reinterpret_cast<int *>(barriers + rings_used * args.stages * BARRIER_BYTES);
-    const spmm_work work = spmm_work_of<TILES>(args);
+    const spmm_work work = spmm_work_of<TILES, WHOLE>(args);
     chunk_ring ring;
     ring.slots = spmm_shared_address(rings) + served * ring_bytes;
     ring.barriers = spmm_shared_address(barriers) + served * args.stages * 8;
@@ -115,13 +115,15 @@ __device__ __forceinline__ void multiply_block(const spmm_args &args)
     ring_feeder feeder;
     spmm_let_successor_start();
     for (unsigned tile = work.first_stripe; tile < work.end_stripe; tile += args.tile_stripes) {
-        const unsigned stripes = min(args.tile_stripes, work.end_stripe - tile);
+        const bool first = WHOLE || tile == work.first_stripe;
+        const unsigned left = work.end_stripe - tile;
+        const unsigned stripes = WHOLE ? left : min(args.tile_stripes, left);
         const warp_work mine = warp_work_of(args, work, served, tile, stripes);
         index_window index;
         stage_areas<FORM::MIXED> areas;
         uint4 packed[SPARSE_BLOCKS / 4][TILES] = {};
         if constexpr (FED) {
-            if (tile == work.first_stripe) {
+            if (first) {
                 feed_init(feeder, ring, rings_used, feeds, lane);
             }
             if (feeds) {
@@ -131,7 +133,7 @@ __device__ __forceinline__ void multiply_block(const spmm_args &args)
             }
         } else {
             index.now = index_entry(args, mine, lane);
-            if (tile == work.first_stripe && warp < rings_used) {
+            if (first && warp < rings_used) {
                 ring_init(ring, lane);
             }
             fetch_first<FORM>(args, mine, index, ring, areas, lane, packed);
@@ -141,7 +143,7 @@ __device__ __forceinline__ void multiply_block(const spmm_args &args)
             spmm_sweep<TILES, FORM::X_SHIFT, FORM::SHIFT, false>(args, work, sums, tile, stripes,
                                                                  done);
             if (!done) {
-                if (tile == work.first_stripe) {
+                if (first) {
                     build_table<typename FORM::table>(shared);
                 }
                 spmm_wait_for_predecessor();
@@ -160,30 +162,33 @@ __device__ __forceinline__ void multiply_block(const spmm_args &args)
                                            lane, tile, sums, packed);
             }
             __syncthreads();
-            if (gridDim.z > 1 &&
+            if (!WHOLE && gridDim.z > 1 &&
                 !spmm_gather_splits<TILES>(args, work, sums, tile, stripes * SPMM_STRIPE)) {
                 break;
             }
         }
+        if (WHOLE) {
+            break;
+        }
     }
 }
 
-template <class FORM>
+template <class FORM, bool WHOLE>
 __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     sparse_kernel(const __grid_constant__ spmm_args args)
 {
     if constexpr (FORM::HAS_CODE) {
-        multiply_block<FORM, false>(args);
+        multiply_block<FORM, false, WHOLE>(args);
     }
 }
 
 /* FORM has code on all architectures. */
-template <class FORM>
+template <class FORM, bool WHOLE>
 __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     fed_sparse_kernel(const __grid_constant__ spmm_args args)
 {
     if constexpr (SPMM_HAS_BULK_COPIES) {
-        multiply_block<FORM, true>(args);
+        multiply_block<FORM, true, WHOLE>(args);
     }
 }
 
@@ -210,10 +215,10 @@ const void *sparse_kernel_for(enum espl_iebme_areas areas, unsigned tiles)
 }
 
 /* Blocks whose warps fill their own rings. */
-struct own_rings {
+template <bool WHOLE> struct own_rings {
     template <class FORM> static const void *of()
     {
-        return reinterpret_cast<const void *>(sparse_kernel<FORM>);
+        return reinterpret_cast<const void *>(sparse_kernel<FORM, WHOLE>);
     }
 };
 
