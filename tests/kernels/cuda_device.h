@@ -35,6 +35,16 @@ static inline bool cuda_small(void)
     return getenv("ESPL_TEST_SMALL") != NULL;
 }
 
+/* The next number of tokens, from 1 on to 65: all to 33 and then every eighth; of small cases 1, 9,
+ * 17, 33, 65. */
+static inline size_t cuda_next_tokens(size_t tokens)
+{
+    if (cuda_small()) {
+        return tokens < 17 ? tokens + 8 : 2 * tokens - 1;
+    }
+    return tokens < 33 ? tokens + 1 : tokens + 8;
+}
+
 /* ESPL_TEST_FILTER: a pattern of the tests to run. */
 static inline void cuda_filter_tests(void)
 {

@@ -97,7 +97,8 @@ static void try_matrix(struct cuda_product *p, const struct espl_cuda_matrix *ma
     for (size_t i = 0; i < PIPELINES; i++) {
         wanted.pipeline = pipelines[i];
         struct espl_cuda_spmm *spmm = create(matrix, p->tokens, &wanted);
-        for (unsigned run = 0; run < 2 && spmm != NULL; run++) { /* the work space is as it was */
+        /* Twice: the work space is as it was. */
+        for (unsigned run = 0; run < (cuda_small() ? 1 : 2) && spmm != NULL; run++) {
             cuda_product_run(p, spmm, tokens, what);
         }
         espl_cuda_spmm_destroy(spmm);
@@ -116,13 +117,14 @@ static void try_all_forms(struct cuda_product *p, size_t tokens)
 static void test_sizes__same_integers_as_ref(void **state)
 {
     (void)state;
-    static const size_t shapes[][2] = {{1, 1},      {16, 512},  {17, 513},   {33, 100},  {40, 1287},
-                                       {300, 2048}, {70, 5000}, {2200, 640}, {130, 4608}};
+    static const size_t shapes[][2] = {{1, 1},     {16, 512},   {17, 513},   {33, 100},  {40, 1287},
+                                       {70, 5000}, {300, 2048}, {2200, 640}, {130, 4608}};
+    enum { SMALL = 6 };
     struct espl_rng rng = espl_rng_stream(21, "cuda-spmm", 0);
     if (!cuda_has_device()) {
         skip();
     }
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    for (size_t i = 0; i < (cuda_small() ? SMALL : sizeof shapes / sizeof shapes[0]); i++) {
         struct cuda_product p;
         cuda_product_make(&rng, shapes[i][0], shapes[i][1], 8, 4, 0.5, &p);
         try_all_forms(&p, 8);
@@ -137,7 +139,7 @@ static void test_tokens__every_number(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    for (size_t tokens = 1; tokens <= 65; tokens += tokens < 33 ? 1 : 8) {
+    for (size_t tokens = 1; tokens <= 65; tokens = cuda_next_tokens(tokens)) {
         struct cuda_product p;
         cuda_product_make(&rng, 50, 1100, tokens, 4, 0.5, &p);
         try_all_forms(&p, tokens);
@@ -154,9 +156,9 @@ static void test_sparsity__none_to_all(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i += cuda_small() ? 2 : 1) {
         struct cuda_product p;
-        cuda_product_make(&rng, 100, 1536, 11, 4, levels[i], &p);
+        cuda_product_make(&rng, cuda_small() ? 30 : 100, 1536, 11, 4, levels[i], &p);
         try_all_forms(&p, 11);
         cuda_product_free(&p);
     }
@@ -171,7 +173,7 @@ static void test_uneven__full_and_empty_chunks(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    cuda_product_make(&rng, 400, 2048, 8, 4, 0.0, &p);
+    cuda_product_make(&rng, cuda_small() ? 160 : 400, 2048, 8, 4, 0.0, &p);
     for (size_t r = 0; r < p.rows; r++) {
         for (size_t c = 0; c < p.cols; c++) {
             const bool empty = (r / 16 + c / 512) % 3 == 0 || (r / 16 % 5 == 1 && c % 2 == 0);
@@ -187,7 +189,8 @@ static void test_uneven__full_and_empty_chunks(void **state)
 static void test_mixed__chunks_of_all_forms(void **state)
 {
     (void)state;
-    static const size_t shapes[][3] = {{16, 2560, 8}, {700, 3000, 1}, {2300, 4700, 19}};
+    static const size_t shapes[][3] = {
+        {16, 2560, 8}, {100, 3000, 1}, {700, 3000, 1}, {2300, 4700, 19}};
     struct espl_rng rng = espl_rng_stream(30, "cuda-spmm", 0);
     if (!cuda_has_device()) {
         skip();
@@ -235,7 +238,8 @@ static const struct espl_cuda_spmm_choice cuts[] = {
     {9, 1, 3, 3, 11, 0, 0},  {8, 4, 2, 2, 384, 0, 0}, {15, 1, 5, 2, 0, 0, 0},
 };
 
-enum { CUT_ROWS = 2000, SMALL_ROWS = 330, SMALL_PARTS = 24 }; /* a few blocks without rows */
+/* A few blocks without rows. */
+enum { CUT_ROWS = 2000, SMALL_ROWS = 90, SMALL_PARTS = 8 };
 
 static void test_cuts__do_not_change_the_result(void **state)
 {
@@ -244,7 +248,7 @@ static void test_cuts__do_not_change_the_result(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    for (size_t tokens = 7; tokens <= 27; tokens += 10) {
+    for (size_t tokens = 7; tokens <= (cuda_small() ? 17 : 27); tokens += 10) {
         struct cuda_product p;
         cuda_product_make(&rng, cuda_small() ? SMALL_ROWS : CUT_ROWS, 2600, tokens, 4, 0.5, &p);
         for (size_t f = 0; f < form_count(); f++) {
@@ -257,6 +261,30 @@ static void test_cuts__do_not_change_the_result(void **state)
                 }
                 try_matrix(&p, matrix, &cut, tokens, forms[f].name);
             }
+            espl_cuda_matrix_destroy(matrix);
+        }
+        cuda_product_free(&p);
+    }
+}
+
+/* One block with more stripes than have room for their sums at once, for 1, 2 and more tiles of
+ * tokens. */
+static void test_stripe_tiles__same_integers_as_ref(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {25, 9, 8};
+    const size_t rows = cuda_small() ? 800 : 3100; /* small: 25 and 9 tokens, dense 25 */
+    struct espl_rng rng = espl_rng_stream(32, "cuda-spmm", 0);
+    if (!cuda_has_device()) {
+        skip();
+    }
+    for (size_t i = 0; i < (cuda_small() ? 2 : sizeof counts / sizeof counts[0]); i++) {
+        const struct espl_cuda_spmm_choice one = {.parts = 1};
+        struct cuda_product p;
+        cuda_product_make(&rng, rows, 600, counts[i], 4, 0.5, &p);
+        for (size_t f = 0; f < form_count(); f++) {
+            struct espl_cuda_matrix *matrix = upload_form(&p, &forms[f]);
+            try_matrix(&p, matrix, &one, counts[i], forms[f].name);
             espl_cuda_matrix_destroy(matrix);
         }
         cuda_product_free(&p);
@@ -297,7 +325,7 @@ static void test_repeats__two_hundred_times_the_same_bits(void **state)
     if (!cuda_has_device()) {
         skip();
     }
-    cuda_product_make(&rng, 1500, 3072, 8, 4, 0.5, &p);
+    cuda_product_make(&rng, cuda_small() ? SMALL_ROWS : 1500, 3072, 8, 4, 0.5, &p);
     cuda_load_open(&load);
     for (size_t f = 0; f < PIPELINES * form_count(); f++) {
         const struct form *form = &forms[f / PIPELINES];
@@ -440,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_mixed__chunks_of_all_forms),
         cmocka_unit_test(test_bits__2_3_and_4_dense),
         cmocka_unit_test(test_cuts__do_not_change_the_result),
+        cmocka_unit_test(test_stripe_tiles__same_integers_as_ref),
         cmocka_unit_test(test_repeats__two_hundred_times_the_same_bits),
         cmocka_unit_test(test_int4__exact_or_refused),
         cmocka_unit_test(test_producer__exact_or_refused),
