@@ -220,7 +220,7 @@ multiply_run(const atom_args &args, const spmm_work &work, cursor now, scaled_cu
     }
 }
 
-template <int BITS, int TILES, bool FINE>
+template <int BITS, int TILES, bool FINE, bool WHOLE>
 __device__ __forceinline__ void multiply_tile(const atom_args &args, const spmm_work &work,
                                               float4 *shared, unsigned tile, unsigned stripes)
 {
@@ -253,42 +253,55 @@ __device__ __forceinline__ void multiply_tile(const atom_args &args, const spmm_
         }
         multiply_run<BITS, TILES, FINE, PAIRS>(args, work, now, ahead, next, count, sums);
         __syncthreads();
-        if (gridDim.z > 1 && !atom_gather<TILES>(args, sums, tile, stripes)) {
+        if (!WHOLE && gridDim.z > 1 && !atom_gather<TILES>(args, sums, tile, stripes)) {
             break;
         }
     }
     __syncthreads();
 }
 
-template <int BITS, int TILES, bool FINE>
+/* WHOLE: see spmm_work_of(). */
+template <int BITS, int TILES, bool FINE, bool WHOLE>
 __global__ void __launch_bounds__((unit_steps<FINE, TILES>::WARPS) * SPMM_WARP, 1)
     atom_dense_kernel(const __grid_constant__ atom_args args)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    const spmm_work work = spmm_work_of<TILES>(args.spmm);
+    const spmm_work work = spmm_work_of<TILES, WHOLE>(args.spmm);
+    float4 *const sums = reinterpret_cast<float4 *>(shared);
     spmm_let_successor_start();
-    for (unsigned tile = work.first_stripe; tile < work.end_stripe;
-         tile += args.spmm.tile_stripes) {
-        multiply_tile<BITS, TILES, FINE>(args, work, reinterpret_cast<float4 *>(shared), tile,
-                                         min(args.spmm.tile_stripes, work.end_stripe - tile));
+    if constexpr (WHOLE) {
+        multiply_tile<BITS, TILES, FINE, WHOLE>(args, work, sums, work.first_stripe,
+                                                work.end_stripe - work.first_stripe);
+    } else {
+        for (unsigned tile = work.first_stripe; tile < work.end_stripe;
+             tile += args.spmm.tile_stripes) {
+            multiply_tile<BITS, TILES, FINE, WHOLE>(
+                args, work, sums, tile, min(args.spmm.tile_stripes, work.end_stripe - tile));
+        }
     }
 }
 
-template <int BITS> const void *kernel_of(unsigned tiles, bool fine)
+template <int BITS, bool WHOLE> const void *kernel_for(unsigned tiles)
 {
-    return fine         ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 1, true>)
-           : tiles == 1 ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 1, false>)
-           : tiles == 2 ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 2, false>)
-                        : reinterpret_cast<const void *>(atom_dense_kernel<BITS, 4, false>);
+    return tiles == 1   ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 1, false, WHOLE>)
+           : tiles == 2 ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 2, false, WHOLE>)
+                        : reinterpret_cast<const void *>(atom_dense_kernel<BITS, 4, false, WHOLE>);
+}
+
+template <int BITS> const void *kernel_of(unsigned tiles, bool fine, bool whole)
+{
+    return fine    ? reinterpret_cast<const void *>(atom_dense_kernel<BITS, 1, true, false>)
+           : whole ? kernel_for<BITS, true>(tiles)
+                   : kernel_for<BITS, false>(tiles);
 }
 
 } // namespace
 
-const void *atom_dense_kernel_of(unsigned bits, unsigned tiles, bool fine)
+const void *atom_dense_kernel_of(unsigned bits, unsigned tiles, bool fine, bool whole)
 {
-    return bits == 4   ? kernel_of<4>(tiles, fine)
-           : bits == 3 ? kernel_of<3>(tiles, fine)
-                       : kernel_of<2>(tiles, fine);
+    return bits == 4   ? kernel_of<4>(tiles, fine, whole)
+           : bits == 3 ? kernel_of<3>(tiles, fine, whole)
+                       : kernel_of<2>(tiles, fine, whole);
 }
 
 size_t atom_dense_shared_bytes(const spmm_args *args, unsigned tiles, unsigned warps)

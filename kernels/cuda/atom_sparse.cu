@@ -262,8 +262,8 @@ __device__ __forceinline__ void fill_ring(const spmm_args &args, const warp_work
 
 /* What is needed first, x, scales, outliers and bias, is read before the first chunks are asked
  * for: see fetch_first() in spmm_sparse_kernel.cuh. A kernel that starts before they have been
- * written asks for its chunks while it waits. */
-template <espl_iebme_areas UNIT, int TILES, bool FINE>
+ * written asks for its chunks while it waits. WHOLE: see spmm_work_of(). */
+template <espl_iebme_areas UNIT, int TILES, bool FINE, bool WHOLE>
 __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     atom_sparse_kernel(const __grid_constant__ atom_args args)
 {
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     float4 *starts = reinterpret_cast<float4 *>(rings + rings_used * ring_bytes);
     int *fixed = reinterpret_cast<int *>(starts + args.spmm.tile_stripes * TILES * ATOM_LANES);
     int *barriers = fixed + args.spmm.tile_stripes * TILES * PARTS * ATOM_LANES;
-    const spmm_work work = spmm_work_of<TILES>(args.spmm);
+    const spmm_work work = spmm_work_of<TILES, WHOLE>(args.spmm);
     chunk_ring ring;
     ring.slots = spmm_shared_address(rings) + warp * ring_bytes;
     ring.barriers = spmm_shared_address(barriers) + warp * args.spmm.stages * BARRIER_BYTES;
@@ -286,16 +286,18 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
     spmm_let_successor_start();
     for (unsigned tile = work.first_stripe; tile < work.end_stripe;
          tile += args.spmm.tile_stripes) {
-        const unsigned stripes = min(args.spmm.tile_stripes, work.end_stripe - tile);
+        const bool first = WHOLE || tile == work.first_stripe;
+        const unsigned left = work.end_stripe - tile;
+        const unsigned stripes = WHOLE ? left : min(args.spmm.tile_stripes, left);
         const warp_work mine = warp_work_of(args.spmm, work, warp, tile, stripes);
         index_window index;
         index.now = index_entry(args.spmm, mine, lane);
         prefetch_rows(args, tile + warp / TILES, lane);
-        if (tile == work.first_stripe && warp < rings_used) {
+        if (first && warp < rings_used) {
             ring_init(ring, lane);
         }
         index.next = index_entry(args.spmm, mine, SPMM_WARP + lane);
-        if (tile == work.first_stripe) {
+        if (first) {
             build_table<typename chunk_masks<UNIT>::table>(shared);
         }
         if (args.spmm.x_ready == 0) {
@@ -323,34 +325,43 @@ __global__ void __launch_bounds__(SPMM_WARPS *SPMM_WARP, 1)
             }
             multiply_chunks<UNIT, TILES, FINE>(args, mine, index, ring, place, lane, tile, sums, x);
             __syncthreads();
-            if (gridDim.z > 1 && !atom_gather<TILES>(args, sums, tile, stripes)) {
+            if (!WHOLE && gridDim.z > 1 && !atom_gather<TILES>(args, sums, tile, stripes)) {
                 __syncthreads();
                 break;
             }
         }
+        if (WHOLE) {
+            break;
+        }
     }
 }
 
-template <espl_iebme_areas UNIT> const void *kernel_of(unsigned tiles, bool fine)
+template <espl_iebme_areas UNIT, bool WHOLE> const void *kernel_for(unsigned tiles)
 {
-    return fine         ? reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 1, true>)
-           : tiles == 1 ? reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 1, false>)
-                        : reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 2, false>);
+    return tiles == 1 ? reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 1, false, WHOLE>)
+                      : reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 2, false, WHOLE>);
+}
+
+template <espl_iebme_areas UNIT> const void *kernel_of(unsigned tiles, bool fine, bool whole)
+{
+    return fine    ? reinterpret_cast<const void *>(atom_sparse_kernel<UNIT, 1, true, false>)
+           : whole ? kernel_for<UNIT, true>(tiles)
+                   : kernel_for<UNIT, false>(tiles);
 }
 
 } // namespace
 
-const void *atom_sparse_kernel_of(enum espl_iebme_areas unit, unsigned tiles, bool fine)
+const void *atom_sparse_kernel_of(enum espl_iebme_areas unit, unsigned tiles, bool fine, bool whole)
 {
     switch (unit) {
     case ESPL_IEBME_1X1:
-        return kernel_of<ESPL_IEBME_1X1>(tiles, fine);
+        return kernel_of<ESPL_IEBME_1X1>(tiles, fine, whole);
     case ESPL_IEBME_1X2:
-        return kernel_of<ESPL_IEBME_1X2>(tiles, fine);
+        return kernel_of<ESPL_IEBME_1X2>(tiles, fine, whole);
     case ESPL_IEBME_2X1:
-        return kernel_of<ESPL_IEBME_2X1>(tiles, fine);
+        return kernel_of<ESPL_IEBME_2X1>(tiles, fine, whole);
     default:
-        return kernel_of<ESPL_IEBME_2X2>(tiles, fine);
+        return kernel_of<ESPL_IEBME_2X2>(tiles, fine, whole);
     }
 }
 

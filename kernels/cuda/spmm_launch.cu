@@ -206,8 +206,8 @@ const void *chosen_kernel(const struct espl_cuda_spmm *spmm)
         return spmm_fed_sparse_kernel(matrix->unit, spmm->tiles, whole);
     }
     if (atom != NULL) {
-        return dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine)
-                     : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine);
+        return dense ? atom_dense_kernel_of(matrix->bits, spmm->tiles, fine, whole)
+                     : atom_sparse_kernel_of(matrix->unit, spmm->tiles, fine, whole);
     }
     return dense ? spmm_dense_kernel(matrix->bits, spmm->tiles, whole)
                  : spmm_sparse_kernel(matrix->unit, spmm->tiles, whole);
