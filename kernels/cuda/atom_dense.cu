@@ -18,9 +18,10 @@ template <bool FINE, int TILES> struct unit_steps {
     static constexpr int COLUMNS = FINE ? ATOM_FINE_STEP : ATOM_STEP;
     static constexpr int COUNT = ESPL_DENSE_UNIT_COLS / COLUMNS;
     static constexpr int PAIRS = COUNT / 2;
-    static constexpr int WARPS = TILES == 4            ? static_cast<int>(ATOM_WIDE_WARPS)
-                                 : TILES == 1 && !FINE ? static_cast<int>(SPMM_DENSE_MAX_WARPS)
-                                                       : static_cast<int>(SPMM_WARPS);
+    static constexpr int WARPS = TILES == 4 ? static_cast<int>(ATOM_WIDE_WARPS)
+                                 : TILES == 1 && !FINE && !SPMM_FEW_REGISTERS
+                                     ? static_cast<int>(SPMM_DENSE_MAX_WARPS)
+                                     : static_cast<int>(SPMM_WARPS);
 };
 
 /* A unit and its scales on their way. */
@@ -74,46 +75,62 @@ __device__ __forceinline__ void load_unit(scaled_cursor &ahead, bool wanted,
     __syncwarp();
 }
 
+/* Blocks AT to AT + COUNT - 1 of the four that begin at FIRST. */
+template <int BITS, int TILES, bool FINE, int FIRST, int AT, int COUNT, int PAIRS>
+__device__ __forceinline__ void
+multiply_blocks(const loaded_unit<BITS, PAIRS> &unit, const uint8_t *codes, const uint8_t *scales,
+                unsigned tile_bytes, int (&acc)[TILES][4], float (&sum)[TILES][4])
+{
+    constexpr bool BIASED = BITS == 4;
+    constexpr int BLOCKS = ATOM_STEP / ATOM_BLOCK_COLS;
+    unsigned a[COUNT][4];
+    expand<BITS, FIRST + AT>(unit.codes, a[0]);
+    expand<BITS, FIRST + AT + 1>(unit.codes, a[1]);
+    if constexpr (COUNT == BLOCKS) {
+        expand<BITS, FIRST + AT + 2>(unit.codes, a[2]);
+        expand<BITS, FIRST + AT + 3>(unit.codes, a[3]);
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+        unsigned words[COUNT];
+        spmm_load_words(words, codes + j * tile_bytes + AT * sizeof(unsigned));
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            const int b = AT + i;
+            const uint2 pair = spmm_expand_x(words[i]);
+            if (FINE || b == 0) {
+                atom_mma_first(acc[j], a[i][0], a[i][1], a[i][2], a[i][3], pair.x, pair.y);
+            } else {
+                spmm_mma(acc[j], a[i][0], a[i][1], a[i][2], a[i][3], pair.x, pair.y);
+            }
+            if (FINE || b == BLOCKS - 1) {
+                const int step = FINE ? FIRST + b : FIRST / BLOCKS;
+                const uint4 s = unit.scales[step / 2];
+                const float4 t = __ldg(reinterpret_cast<const float4 *>(
+                    scales + j * tile_bytes + (FINE ? b : 0) * ATOM_STEP_BYTES));
+                atom_combine<BIASED>(acc[j], __uint_as_float(step % 2 == 0 ? s.x : s.y),
+                                     __uint_as_float(step % 2 == 0 ? s.z : s.w), t, sum[j]);
+            }
+        }
+    }
+}
+
 /* Blocks FIRST to FIRST + 3 of a unit. codes, scales: where this lane's part of their 128 columns
  * is in a tile of x. Returns 0 in a way that the compiler cannot know, once the products are done.
- */
+ * Two blocks at a time where registers are short: of fine steps from 10.0 on. */
 template <int BITS, int TILES, bool FINE, int FIRST, int PAIRS>
 __device__ __forceinline__ unsigned multiply_steps(const loaded_unit<BITS, PAIRS> &unit,
                                                    const uint8_t *codes, const uint8_t *scales,
                                                    unsigned tile_bytes, float (&sum)[TILES][4])
 {
-    constexpr bool BIASED = BITS == 4;
-    constexpr int BLOCKS = ATOM_STEP / ATOM_BLOCK_COLS;
-    unsigned a[BLOCKS][4];
-    int acc[4];
-    expand<BITS, FIRST>(unit.codes, a[0]);
-    expand<BITS, FIRST + 1>(unit.codes, a[1]);
-    expand<BITS, FIRST + 2>(unit.codes, a[2]);
-    expand<BITS, FIRST + 3>(unit.codes, a[3]);
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        const uint4 v = __ldg(reinterpret_cast<const uint4 *>(codes + j * tile_bytes));
-        const unsigned words[BLOCKS] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++) {
-            const uint2 pair = spmm_expand_x(words[b]);
-            if (FINE || b == 0) {
-                atom_mma_first(acc, a[b][0], a[b][1], a[b][2], a[b][3], pair.x, pair.y);
-            } else {
-                spmm_mma(acc, a[b][0], a[b][1], a[b][2], a[b][3], pair.x, pair.y);
-            }
-            if (FINE || b == BLOCKS - 1) {
-                constexpr int STEP = FINE ? FIRST : FIRST / BLOCKS;
-                const int step = FINE ? STEP + b : STEP;
-                const uint4 s = unit.scales[step / 2];
-                const float4 t = __ldg(reinterpret_cast<const float4 *>(
-                    scales + j * tile_bytes + (FINE ? b : 0) * ATOM_STEP_BYTES));
-                atom_combine<BIASED>(acc, __uint_as_float(step % 2 == 0 ? s.x : s.y),
-                                     __uint_as_float(step % 2 == 0 ? s.z : s.w), t, sum[j]);
-            }
-        }
+    int acc[TILES][4];
+    if constexpr (SPMM_FEW_REGISTERS && FINE) {
+        multiply_blocks<BITS, TILES, FINE, FIRST, 0, 2>(unit, codes, scales, tile_bytes, acc, sum);
+        multiply_blocks<BITS, TILES, FINE, FIRST, 2, 2>(unit, codes, scales, tile_bytes, acc, sum);
+    } else {
+        multiply_blocks<BITS, TILES, FINE, FIRST, 0, 4>(unit, codes, scales, tile_bytes, acc, sum);
     }
-    return acc[0] & 1;
+    return acc[TILES - 1][0] & 1;
 }
 
 /* As prefetch_activations(): the scales of x for the first unit of a warp. */
@@ -260,11 +277,13 @@ __device__ __forceinline__ void multiply_tile(const atom_args &args, const spmm_
     __syncthreads();
 }
 
-/* WHOLE: see spmm_work_of(). */
-template <int BITS, int TILES, bool FINE, bool WHOLE>
+/* WHOLE_LAUNCH: see spmm_work_of(). What does any launch does a whole one, too, where the short
+ * form would keep values in local memory: with two tiles from 10.0 on. */
+template <int BITS, int TILES, bool FINE, bool WHOLE_LAUNCH>
 __global__ void __launch_bounds__((unit_steps<FINE, TILES>::WARPS) * SPMM_WARP, 1)
     atom_dense_kernel(const __grid_constant__ atom_args args)
 {
+    constexpr bool WHOLE = WHOLE_LAUNCH && !(SPMM_FEW_REGISTERS && TILES == 2);
     extern __shared__ __align__(128) uint8_t shared[];
     const spmm_work work = spmm_work_of<TILES, WHOLE>(args.spmm);
     float4 *const sums = reinterpret_cast<float4 *>(shared);

@@ -15,28 +15,43 @@ template <int BITS_, int TILES_> struct int8_units {
     static constexpr int SHIFT = 8 - BITS;
     static constexpr bool BIASED = BITS == 4;
 
-    /* acc += blocks FIRST to FIRST + 3 of a unit * x. x: this lane's part of their 128 columns;
+    /* acc += blocks FIRST to FIRST + COUNT - 1 of a unit * x. x: this lane's part of their columns;
      * tiles of tokens are tile_bytes apart. */
+    template <int FIRST, int COUNT>
+    __device__ __forceinline__ static void multiply_blocks(const uint4 (&unit)[BITS],
+                                                           const uint8_t *x, size_t tile_bytes,
+                                                           int (&acc)[TILES][4])
+    {
+        unsigned a[COUNT][4];
+        expand<BITS, FIRST>(unit, a[0]);
+        expand<BITS, FIRST + 1>(unit, a[1]);
+        if constexpr (COUNT == 4) {
+            expand<BITS, FIRST + 2>(unit, a[2]);
+            expand<BITS, FIRST + 3>(unit, a[3]);
+        }
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            unsigned words[COUNT];
+            spmm_load_words(words, x + j * tile_bytes);
+#pragma unroll
+            for (int b = 0; b < COUNT; b++) {
+                const uint2 pair = spmm_expand_x(words[b]);
+                spmm_mma(acc[j], a[b][0], a[b][1], a[b][2], a[b][3], pair.x, pair.y);
+            }
+        }
+    }
+
+    /* The four blocks of 128 columns, two at a time where the assembler would otherwise run out of
+     * registers: with four tiles of tokens from 10.0 on. */
     template <int FIRST>
     __device__ __forceinline__ static void multiply(const uint4 (&unit)[BITS], const uint8_t *x,
                                                     size_t tile_bytes, int (&acc)[TILES][4])
     {
-        unsigned a[4][4];
-        expand<BITS, FIRST>(unit, a[0]);
-        expand<BITS, FIRST + 1>(unit, a[1]);
-        expand<BITS, FIRST + 2>(unit, a[2]);
-        expand<BITS, FIRST + 3>(unit, a[3]);
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            const uint4 v = __ldg(reinterpret_cast<const uint4 *>(x + j * tile_bytes));
-            const uint2 b0 = spmm_expand_x(v.x);
-            const uint2 b1 = spmm_expand_x(v.y);
-            const uint2 b2 = spmm_expand_x(v.z);
-            const uint2 b3 = spmm_expand_x(v.w);
-            spmm_mma(acc[j], a[0][0], a[0][1], a[0][2], a[0][3], b0.x, b0.y);
-            spmm_mma(acc[j], a[1][0], a[1][1], a[1][2], a[1][3], b1.x, b1.y);
-            spmm_mma(acc[j], a[2][0], a[2][1], a[2][2], a[2][3], b2.x, b2.y);
-            spmm_mma(acc[j], a[3][0], a[3][1], a[3][2], a[3][3], b3.x, b3.y);
+        if constexpr (SPMM_FEW_REGISTERS && TILES == 4) {
+            multiply_blocks<FIRST, 2>(unit, x, tile_bytes, acc);
+            multiply_blocks<FIRST + 2, 2>(unit, x + sizeof(uint2), tile_bytes, acc);
+        } else {
+            multiply_blocks<FIRST, 4>(unit, x, tile_bytes, acc);
         }
     }
 

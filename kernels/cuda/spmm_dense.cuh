@@ -11,6 +11,30 @@ enum {
     DENSE_AHEAD = 1   /* units that a warp multiplies while the next as many are on their way */
 };
 
+/* Kernels of 10.0 and later need a few registers more than those of 9.0, so that some would keep
+ * values in local memory. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr bool SPMM_FEW_REGISTERS = true;
+#else
+constexpr bool SPMM_FEW_REGISTERS = false;
+#endif
+
+/* x of one or half a lane's part of 128 columns. */
+__device__ __forceinline__ void spmm_load_words(unsigned (&words)[4], const uint8_t *x)
+{
+    const uint4 v = __ldg(reinterpret_cast<const uint4 *>(x));
+    words[0] = v.x;
+    words[1] = v.y;
+    words[2] = v.z;
+    words[3] = v.w;
+}
+__device__ __forceinline__ void spmm_load_words(unsigned (&words)[2], const uint8_t *x)
+{
+    const uint2 v = __ldg(reinterpret_cast<const uint2 *>(x));
+    words[0] = v.x;
+    words[1] = v.y;
+}
+
 /* Bytes of `word` moved left by SHIFT (right when negative), other bits than MASK cleared. */
 template <int SHIFT, unsigned MASK> __device__ __forceinline__ unsigned pick(unsigned word)
 {

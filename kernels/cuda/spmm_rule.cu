@@ -223,9 +223,10 @@ bool fine_steps(const struct espl_cuda_matrix *matrix)
 }
 
 /* 16 warps, or 20 where the kernel can have them; kernels with scales for 4 tiles have 12. */
-bool can_have_more_warps(const struct espl_cuda_matrix *matrix, unsigned tiles)
+bool can_have_more_warps(const struct espl_cuda_matrix *matrix, unsigned tiles,
+                         const struct spmm_device *device)
 {
-    return tiles == 1 && !fine_steps(matrix);
+    return tiles == 1 && !fine_steps(matrix) && !(matrix->atom != NULL && device->few_registers);
 }
 
 unsigned least_dense_warps(const struct espl_cuda_matrix *matrix, unsigned tiles)
@@ -235,14 +236,14 @@ unsigned least_dense_warps(const struct espl_cuda_matrix *matrix, unsigned tiles
 }
 
 bool warps_fit(const struct espl_cuda_matrix *matrix, unsigned tiles,
-               const struct espl_cuda_spmm_choice *wanted)
+               const struct spmm_device *device, const struct espl_cuda_spmm_choice *wanted)
 {
     const unsigned warps = wanted->warps;
     if (matrix->unit != ESPL_IEBME_DENSE) {
         return warps <= most_sparse_warps(wanted);
     }
     return warps == 0 || warps == least_dense_warps(matrix, tiles) ||
-           (warps == SPMM_DENSE_MAX_WARPS && can_have_more_warps(matrix, tiles));
+           (warps == SPMM_DENSE_MAX_WARPS && can_have_more_warps(matrix, tiles, device));
 }
 
 bool try_dense(const struct problem *p, unsigned warps, unsigned splits, unsigned parts,
@@ -268,7 +269,7 @@ bool choose_dense(const struct problem *p, unsigned splits, struct espl_cuda_spm
     const struct espl_cuda_spmm_choice *wanted = p->wanted;
     const unsigned usual = least_dense_warps(p->matrix, p->tiles);
     const unsigned few = wanted->warps != 0 ? wanted->warps : usual;
-    const unsigned many = wanted->warps == 0 && can_have_more_warps(p->matrix, p->tiles)
+    const unsigned many = wanted->warps == 0 && can_have_more_warps(p->matrix, p->tiles, p->device)
                               ? static_cast<unsigned>(SPMM_DENSE_MAX_WARPS)
                               : few;
     const unsigned least = least_stripes(p, splits);
@@ -291,6 +292,7 @@ enum espl_status spmm_device_get(struct spmm_device *device, struct espl_error *
     int shared = 0;
     int kilohertz = 0;
     int width = 0;
+    int major = 0;
     enum espl_status status =
         espl_cuda_attribute(cudaDevAttrMultiProcessorCount, &multiprocessors, err);
     if (status == ESPL_OK) {
@@ -302,6 +304,10 @@ enum espl_status spmm_device_get(struct spmm_device *device, struct espl_error *
     if (status == ESPL_OK) {
         status = espl_cuda_attribute(cudaDevAttrGlobalMemoryBusWidth, &width, err);
     }
+    if (status == ESPL_OK) {
+        status = espl_cuda_attribute(cudaDevAttrComputeCapabilityMajor, &major, err);
+    }
+    device->few_registers = major >= 10;
     device->multiprocessors = static_cast<unsigned>(multiprocessors);
     device->shared_bytes = static_cast<size_t>(shared) - OWN_SHARED_BYTES;
     device->bytes_a_second = 2.0 * kilohertz * 1000.0 * width / 8.0;
@@ -363,8 +369,8 @@ enum espl_status spmm_choose(const struct espl_cuda_matrix *matrix, size_t token
     const bool dense = matrix->unit == ESPL_IEBME_DENSE;
     double time = 1.0e9;
     bool found = false;
-    if (!warps_fit(matrix, tiles, w) || w->parts > SPMM_MAX_PARTS || w->splits > matrix->depth ||
-        w->stages > MAX_STAGES || (w->stages == 1 && !dense)) {
+    if (!warps_fit(matrix, tiles, device, w) || w->parts > SPMM_MAX_PARTS ||
+        w->splits > matrix->depth || w->stages > MAX_STAGES || (w->stages == 1 && !dense)) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "the CUDA kernels cannot use %u warps, %u parts, %u splits, %u stages",
                          w->warps, w->parts, w->splits, w->stages);

@@ -10,6 +10,7 @@ struct spmm_device {
     unsigned multiprocessors;
     size_t shared_bytes;   /* that a block may have */
     double bytes_a_second; /* of its memory, by clock and width */
+    bool few_registers;    /* 10.0 and later: see SPMM_FEW_REGISTERS in spmm_dense.cuh */
 };
 
 enum espl_status spmm_device_get(struct spmm_device *device, struct espl_error *err);
