@@ -65,6 +65,7 @@ static enum espl_status take_buffers(struct espl_device_decoder *decoder, struct
     const struct espl_device_linear *linears = weights->blocks[0].linears;
     const size_t rows = decoder->rows;
     const size_t hidden = rows * weights->widths.hidden;
+    decoder->input_bytes = input_bytes(decoder);
     const struct {
         void *pointer;
         size_t count, item_bytes;
@@ -79,7 +80,7 @@ static enum espl_status take_buffers(struct espl_device_decoder *decoder, struct
         {&decoder->qkv, rows * linears[ESPL_QUANT_ATTENTION_IN].out, sizeof(float)},
         {&decoder->context, rows * weights->widths.query, sizeof(float)},
         {&decoder->inner, rows * linears[ESPL_QUANT_MLP_IN].out, sizeof(float)},
-        {&decoder->input, input_bytes(decoder), 1},
+        {&decoder->input, decoder->input_bytes, 1},
         {&decoder->input_scales, ESPL_QUANT_SITES * rows, sizeof(float)},
         {&decoder->logits, 2 * espl_device_head_rows(options) * (size_t)weights->config.vocab,
          sizeof(float)},

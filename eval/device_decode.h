@@ -57,7 +57,8 @@ struct espl_device_step_times {
 
 /** Times step and pieces, each as a graph of its own, `repeats` times, at the position reached; of
  *  each the median. The tokens made so far stay; position and cache do, too. After an error *times
- *  says nothing. Errors: INTERNAL before a prompt or without room for a step; NOMEM, MACHINE. */
+ *  says nothing. Errors: INTERNAL before a prompt or without room for a step; NUMERIC, NOMEM,
+ *  MACHINE. */
 enum espl_status espl_device_time_step(struct espl_device_decoder *decoder, size_t repeats,
                                        struct espl_device_step_times *times,
                                        struct espl_error *err);

@@ -88,13 +88,14 @@ struct espl_device_decoder {
     float *context;                 /* (rows, query) */
     float *inner;                   /* (rows, ffn or 2 ffn), FP32 or INT32 */
     void *input;                    /* of the next linears */
-    float *input_scales;            /* (ESPL_QUANT_SITES, rows) INT8 */
-    float *logits;                  /* (2 * head rows, vocabulary) */
-    uint64_t *best;                 /* (sequences) */
-    unsigned *arrived;              /* (sequences) */
-    unsigned *bad_logit;            /* 1 when one is no finite number */
-    uint64_t *nonfinite;            /* (ESPL_QUANT_SITES) of quantised inputs */
-    void *parts;                    /* of long caches */
+    size_t input_bytes;
+    float *input_scales; /* (ESPL_QUANT_SITES, rows) INT8 */
+    float *logits;       /* (2 * head rows, vocabulary) */
+    uint64_t *best;      /* (sequences) */
+    unsigned *arrived;   /* (sequences) */
+    unsigned *bad_logit; /* 1 when one is no finite number */
+    uint64_t *nonfinite; /* (ESPL_QUANT_SITES) of quantised inputs */
+    void *parts;         /* of long caches */
 };
 
 /** Do the linears of blocks multiply codes? Else they are dense FP16 or INT8. */

@@ -269,6 +269,46 @@ static void test_dense_forms__are_the_same_model(void **state)
     with_random("llama", 1, try_forms);
 }
 
+/* One sequence fills little of the memory that inputs of all linears share. */
+static void try_timing(const char *path, const char *shape)
+{
+    struct opened opened = open_model(path);
+    struct espl_error err;
+    int32_t ids[PROMPT];
+    random_ids(ids, PROMPT, (size_t)espl_model_get_config(opened.model)->vocab);
+    for (int form = 0; form < ESPL_DEVICE_FORMS; form++) {
+        struct espl_device_step_times times;
+        int32_t made[2][NEW];
+        struct espl_device_weights *weights =
+            put_weights(opened.model, (enum espl_device_form)form, true, ESPL_IEBME_DENSE);
+        struct espl_device_decoder *decoder = make_decoder(weights, 1, PROMPT, PROMPT + NEW, true);
+        print_message("%s: %s\n", shape, espl_device_form_name((enum espl_device_form)form));
+        for (int timed = 0; timed < 2; timed++) {
+            cuda_check(espl_device_read_prompt(decoder, ids, &err), &err);
+            cuda_check(espl_device_decode(decoder, 2, NULL, &err), &err);
+            if (timed != 0) {
+                cuda_check(espl_device_time_step(decoder, 3, &times, &err), &err);
+            }
+            cuda_check(espl_device_decode(decoder, NEW - 3, NULL, &err), &err);
+            cuda_check(espl_device_get_tokens(decoder, made[timed], NEW, &err), &err);
+        }
+        assert_memory_equal(made[0], made[1], sizeof made[0]);
+        espl_device_decoder_destroy(decoder);
+        espl_device_weights_destroy(weights);
+    }
+    close_model(&opened);
+}
+
+static void test_timing_a_step__leaves_what_was_decoded(void **state)
+{
+    (void)state;
+    if (!cuda_has_device()) {
+        skip();
+    }
+    with_random("opt", 2, try_timing);
+    with_random("llama", 2, try_timing);
+}
+
 /* ---- trained models ---- */
 
 /* Sum of the negative log-likelihoods of a window's targets. */
@@ -430,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_models__agree_with_the_cpu),
         cmocka_unit_test(test_dense_forms__are_the_same_model),
+        cmocka_unit_test(test_timing_a_step__leaves_what_was_decoded),
         cmocka_unit_test(test_trained_models__agree_with_the_cpu),
     };
     espl_artifact_library_init();
