@@ -14,35 +14,86 @@ struct activation_args {
     unsigned width;
 };
 
-struct activated {
+/* What an activation function makes of columns of a token. PLAIN: of results that are FP32. */
+template <bool PLAIN> struct activated {
+    struct loaded {
+        unsigned word, up; /* as they lie in memory */
+    };
     const activation_args &args;
+    enum espl_cuda_activation_kind kind;
     unsigned token;
 
+    __device__ __forceinline__ void get_ready(const quantise_lane &) const
+    {
+    }
+    __device__ __forceinline__ loaded load(unsigned column) const
+    {
+        loaded words = {decode_word(args.x, token, column), 0};
+        if (kind == ESPL_CUDA_SILU_MUL) {
+            words.up = decode_word(args.x, token, args.width + column);
+        }
+        return words;
+    }
     __device__ __forceinline__ float operator()(unsigned column) const
     {
+        return value(load(column), column, 0);
+    }
+    __device__ __forceinline__ float value(loaded words, unsigned column, unsigned) const
+    {
         constexpr float ROOT_HALF = 0.70710678118654752F;
-        const float v = decode_result(args.x, token, column);
-        switch (args.kind) {
+        const float v = decode_result_of<PLAIN>(args.x, token, column, words.word);
+        switch (kind) {
         case ESPL_CUDA_RELU:
             return v < 0.0F ? 0.0F : v;
         case ESPL_CUDA_GELU:
             return 0.5F * v * (1.0F + erff(v * ROOT_HALF));
         case ESPL_CUDA_SILU_MUL:
-            return v / (1.0F + expf(-v)) * decode_result(args.x, token, args.width + column);
+            return v / (1.0F + expf(-v)) *
+                   decode_result_of<PLAIN>(args.x, token, args.width + column, words.up);
         default:
             return v;
         }
     }
 };
 
+/* Narrow groups of plain results: a warp each. One function a kernel, because a cold start costs
+ * more than the work. */
+template <espl_cuda_activation_kind KIND>
+__global__ void __launch_bounds__(WARP_THREADS)
+    narrow_codes_kernel(const __grid_constant__ activation_args args)
+{
+    const unsigned part = decode_first_part();
+    const quantise_lane lane = quantise_lane_of(args.sink.target, part);
+    const activated<true> source = {args, KIND, blockIdx.y};
+    decode_begin();
+    if (lane.narrow) {
+        quantise_narrow_part(args.sink.target, lane, source, blockIdx.y, part);
+    }
+}
+
+const void *narrow_kernel_of(enum espl_cuda_activation_kind kind)
+{
+    switch (kind) {
+    case ESPL_CUDA_RELU:
+        return reinterpret_cast<const void *>(narrow_codes_kernel<ESPL_CUDA_RELU>);
+    case ESPL_CUDA_GELU:
+        return reinterpret_cast<const void *>(narrow_codes_kernel<ESPL_CUDA_GELU>);
+    case ESPL_CUDA_SILU_MUL:
+        return reinterpret_cast<const void *>(narrow_codes_kernel<ESPL_CUDA_SILU_MUL>);
+    default:
+        return reinterpret_cast<const void *>(narrow_codes_kernel<ESPL_CUDA_IDENTITY>);
+    }
+}
+
 /* Groups of few columns: a warp each. */
 __global__ void __launch_bounds__(WARP_THREADS)
     codes_by_warp_kernel(const __grid_constant__ activation_args args)
 {
     extern __shared__ int step_sums[];
-    decode_prefetch(args.sink.target.order, args.width * sizeof(int32_t));
+    const quantise_lane lane = quantise_lane_of(args.sink.target, decode_first_part());
+    activated<false> source = {args, args.kind, blockIdx.y};
     decode_begin();
-    decode_put_codes(args.sink, activated{args, blockIdx.y}, blockIdx.y, step_sums);
+    decode_put_codes(args.sink, lane, source, blockIdx.y, step_sums);
 }
 
 __global__ void __launch_bounds__(BLOCK_THREADS)
@@ -51,8 +102,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     extern __shared__ int step_sums[];
     __shared__ float of_warp[REDUCE_MOST_WARPS];
     decode_begin();
-    quantise_part(args.sink.target, quantise_block{of_warp}, activated{args, blockIdx.y},
-                  blockIdx.y, blockIdx.x, step_sums);
+    quantise_part(args.sink.target, quantise_block{of_warp},
+                  activated<false>{args, args.kind, blockIdx.y}, blockIdx.y, blockIdx.x, step_sums);
 }
 
 /* Parts of a token: gridDim.x of them. Bytes need the largest value of the whole token, which each
@@ -63,7 +114,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     __shared__ float of_warp[REDUCE_MOST_WARPS];
     const unsigned first = args.width * blockIdx.x / gridDim.x;
     const unsigned end = args.width * (blockIdx.x + 1) / gridDim.x;
-    const activated source = {args, blockIdx.y};
+    const activated<false> source = {args, args.kind, blockIdx.y};
     decode_prefetch_results(args.x, args.kind == ESPL_CUDA_SILU_MUL ? 2 * args.width : args.width);
     decode_begin();
     if (args.sink.form != ESPL_CUDA_INPUT_BYTES) {
@@ -87,6 +138,11 @@ enum espl_status launch_codes(struct activation_args *args, bool overlap, void *
     const unsigned tokens = static_cast<unsigned>(decode_sink_tokens(&args->sink, args->tokens));
     const unsigned warps = WARP_THREADS / 32;
     const size_t team = target->team_steps * sizeof(int);
+    if (quantise_is_narrow(target) && decode_is_plain(&args->x)) {
+        return decode_launch(narrow_kernel_of(args->kind),
+                             dim3((parts + warps - 1) / warps, tokens), WARP_THREADS, 0, args,
+                             overlap, stream, err);
+    }
     if (target->columns <= WARP_COLUMNS) {
         return decode_launch(reinterpret_cast<const void *>(codes_by_warp_kernel),
                              dim3((parts + warps - 1) / warps, tokens), WARP_THREADS, warps * team,

@@ -38,19 +38,45 @@ __device__ __forceinline__ block_work work_of(const attention_args &args)
     return work;
 }
 
+/* Asks for what earlier tokens left in the cache, which no kernel right before this one writes. */
+template <bool CODES>
+__device__ __forceinline__ void ask_for_cache(const attention_args &args, const block_work &work)
+{
+    constexpr unsigned LINE = 128;
+    const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
+    const unsigned bytes = CODES ? args.head_dim / 2 : args.head_dim * sizeof(__half);
+    const char *keys = static_cast<const char *>(args.cache.keys) + first * bytes;
+    const char *values = static_cast<const char *>(args.cache.values) + first * bytes;
+#pragma unroll 1
+    for (unsigned at = threadIdx.x * LINE; at < work.keys * bytes; at += THREADS * LINE) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(keys + at));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(values + at));
+    }
+    const unsigned at = threadIdx.x * LINE;
+    if (CODES && at < work.keys * 2 * sizeof(float)) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(
+            reinterpret_cast<const char *>(args.cache.key_scales + 2 * first) + at));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(
+            reinterpret_cast<const char *>(args.cache.value_scales + 2 * first) + at));
+    }
+}
+
 /* Queries, turned and scaled, in shared memory (QUERIES, head_dim). */
+template <bool PLAIN>
 __device__ __forceinline__ void load_queries(const attention_args &args, const block_work &work,
                                              float *queries)
 {
     const unsigned half = args.head_dim / 2;
+#pragma unroll 1
     for (unsigned i = threadIdx.x; i < work.queries * half; i += THREADS) {
         const unsigned query = i / half;
         const unsigned d = i % half;
         const unsigned token = work.first_row + query / args.share;
         const unsigned row = work.sequence * args.row_tokens + token;
         const unsigned head = work.kv_head * args.share + query % args.share;
-        float2 v = make_float2(decode_result(args.qkv, row, head * args.head_dim + d),
-                               decode_result(args.qkv, row, head * args.head_dim + half + d));
+        float2 v =
+            make_float2(decode_result<PLAIN>(args.qkv, row, head * args.head_dim + d),
+                        decode_result<PLAIN>(args.qkv, row, head * args.head_dim + half + d));
         if (args.rotation != nullptr) {
             v = cache_rotate(cache_turn(args, work.start + token), half, d, v.x, v.y);
         }
@@ -89,7 +115,7 @@ template <int QUERIES, bool CODES>
 __device__ __forceinline__ void find_scores(const attention_args &args, const block_work &work,
                                             const float *queries, float *scores)
 {
-    constexpr unsigned BATCH = QUERIES == 1 ? 4 : 2;
+    constexpr unsigned BATCH = QUERIES == 1 ? 8 : 2;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     const unsigned sub = lane % args.key_lanes;
     const unsigned at_once = WARPS * (REDUCE_WARP / args.key_lanes);
@@ -106,6 +132,7 @@ __device__ __forceinline__ void find_scores(const attention_args &args, const bl
             q[n][d] = there && n < work.queries ? queries[n * args.head_dim + dim] : 0.0F;
         }
     }
+#pragma unroll 1
     for (unsigned begin = 0; begin < work.keys; begin += BATCH * at_once) {
         cache_words words[BATCH];
 #pragma unroll
@@ -138,11 +165,13 @@ __device__ __forceinline__ void soften(const block_work &work, float *scores, fl
         return;
     }
     float most = -CUDART_INF_F;
+#pragma unroll 2
     for (unsigned j = lane; j < work.keys; j += REDUCE_WARP) {
         most = fmaxf(most, scores[query * KEYS + j]);
     }
     most = warp_max(most);
     float sum = 0.0F;
+#pragma unroll 2
     for (unsigned j = lane; j < work.keys; j += REDUCE_WARP) {
         /* A part may hold nothing that this query may see. */
         const float e = most == -CUDART_INF_F ? 0.0F : expf(scores[query * KEYS + j] - most);
@@ -161,7 +190,7 @@ template <int QUERIES, bool CODES>
 __device__ __forceinline__ void add_values(const attention_args &args, const block_work &work,
                                            const float *scores, float *sums_of)
 {
-    constexpr unsigned BATCH = QUERIES == 1 ? 4 : 2;
+    constexpr unsigned BATCH = QUERIES == 1 ? 8 : 2;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     const unsigned warp = threadIdx.x / REDUCE_WARP;
     const unsigned sub = lane % args.key_lanes;
@@ -169,6 +198,7 @@ __device__ __forceinline__ void add_values(const attention_args &args, const blo
     const bool there = 4 * sub < args.head_dim / 2;
     const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
     float sum[QUERIES][CACHE_LANE_DIMS] = {};
+#pragma unroll 1
     for (unsigned begin = warp * (REDUCE_WARP / args.key_lanes) + lane / args.key_lanes;
          begin < work.keys; begin += BATCH * at_once) {
         cache_words words[BATCH];
@@ -257,6 +287,7 @@ __device__ __forceinline__ void finish(const attention_args &args, const block_w
                                        const float *weights)
 {
     __shared__ unsigned last_to_arrive;
+#pragma unroll 1
     for (unsigned i = threadIdx.x; i < work.queries * args.head_dim; i += THREADS) {
         const unsigned query = i / args.head_dim;
         const unsigned dim = i % args.head_dim;
@@ -305,16 +336,23 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ float weights[MOST_QUERIES];
     float *queries = shared;
     float *scores = shared + QUERIES * args.head_dim; /* and later sums of warps */
+    block_work work;
+    if (args.append) {
+        work = work_of(args);
+        ask_for_cache<CODES>(args, work);
+    }
     decode_begin();
-    const block_work work = work_of(args);
+    if (!args.append) {
+        work = work_of(args);
+    }
     if (work.keys == 0) {
         return;
     }
-    load_queries(args, work, queries);
+    load_queries<CODES>(args, work, queries);
     /* The last two warps: they have the fewest queries to load. */
     if (args.append && work.start / KEYS == work.part && threadIdx.x >= THREADS - 2 * REDUCE_WARP) {
-        cache_append(args, work.sequence, work.sequence, work.kv_head, work.start,
-                     threadIdx.x >= THREADS - REDUCE_WARP);
+        cache_append<CODES>(args, work.sequence, work.sequence, work.kv_head, work.start,
+                            threadIdx.x >= THREADS - REDUCE_WARP);
     }
     __syncthreads();
     find_scores<QUERIES, CODES>(args, work, queries, scores);
@@ -327,6 +365,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* All tokens of a prompt join the cache: blockIdx.x: row; a warp has a key or a value of a head. */
+template <bool CODES>
 __global__ void __launch_bounds__(THREADS)
     append_kernel(const __grid_constant__ attention_args args)
 {
@@ -335,7 +374,7 @@ __global__ void __launch_bounds__(THREADS)
     decode_begin();
     const unsigned position = (unsigned)args.starts[sequence] + row % args.row_tokens;
     for (unsigned i = threadIdx.x / REDUCE_WARP; i < 2 * args.kv_heads; i += WARPS) {
-        cache_append(args, row, sequence, i / 2, position, i % 2 != 0);
+        cache_append<CODES>(args, row, sequence, i / 2, position, i % 2 != 0);
     }
 }
 
@@ -362,6 +401,10 @@ enum espl_status check(const struct espl_cuda_attention *a, struct espl_error *e
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "no attention kernel for %zu tokens, %zu heads of %zu sharing %zu keys",
                          rows, a->heads, a->head_dim, a->kv_heads);
+    }
+    if (a->cache.key_scales != NULL && !decode_is_plain(&a->qkv)) {
+        return espl_fail(err, ESPL_E_UNSUPPORTED,
+                         "a cache of codes takes FP32 keys and values without a bias");
     }
     return ESPL_OK;
 }
@@ -446,9 +489,10 @@ extern "C" enum espl_status espl_cuda_attend(const struct espl_cuda_attention *a
     const unsigned sequences = static_cast<unsigned>(attention->sequences);
     args.append = args.row_tokens == 1;
     if (!args.append) {
-        status = decode_launch(reinterpret_cast<const void *>(append_kernel),
-                               dim3(sequences * args.row_tokens), THREADS, 0, &args, overlap,
-                               stream, err);
+        status = decode_launch(
+            args.cache.key_scales != NULL ? reinterpret_cast<const void *>(append_kernel<true>)
+                                          : reinterpret_cast<const void *>(append_kernel<false>),
+            dim3(sequences * args.row_tokens), THREADS, 0, &args, overlap, stream, err);
     }
     if (status == ESPL_OK) {
         status =

@@ -58,8 +58,8 @@ __device__ __forceinline__ void cache_put_halves(const attention_args &args, uns
 {
     const unsigned half = args.head_dim / 2;
     for (unsigned i = threadIdx.x % REDUCE_WARP; i < half; i += REDUCE_WARP) {
-        float2 v = make_float2(decode_result(args.qkv, row, column + i),
-                               decode_result(args.qkv, row, column + half + i));
+        float2 v = make_float2(decode_result<false>(args.qkv, row, column + i),
+                               decode_result<false>(args.qkv, row, column + half + i));
         if (turn != nullptr) {
             v = cache_rotate(turn, half, i, v.x, v.y);
         }
@@ -90,8 +90,8 @@ __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsi
         const unsigned dim = 2 * (lane + i * REDUCE_WARP);
         v[i] = make_float2(0.0F, 0.0F);
         if (dim < args.head_dim) {
-            v[i] = make_float2(decode_result(args.qkv, row, column + dim),
-                               decode_result(args.qkv, row, column + dim + 1));
+            v[i] = make_float2(decode_result<true>(args.qkv, row, column + dim),
+                               decode_result<true>(args.qkv, row, column + dim + 1));
         }
         low = fminf(low, fminf(v[i].x, v[i].y));
         high = fmaxf(high, fmaxf(v[i].x, v[i].y));
@@ -117,6 +117,7 @@ __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsi
 }
 
 /* One warp: the key or the value of a token joins the cache. */
+template <bool CODES>
 __device__ __forceinline__ void cache_append(const attention_args &args, unsigned row,
                                              unsigned sequence, unsigned kv_head, unsigned position,
                                              bool is_value)
@@ -126,7 +127,7 @@ __device__ __forceinline__ void cache_append(const attention_args &args, unsigne
         args.heads + (is_value ? args.kv_heads : 0) + kv_head; /* of all in a row of qkv */
     const unsigned column = head * args.head_dim;
     void *array = is_value ? args.cache.values : args.cache.keys;
-    if (args.cache.key_scales == nullptr) {
+    if (!CODES) {
         cache_put_halves(args, row, column, is_value ? nullptr : cache_turn(args, position),
                          static_cast<__half *>(array) + place * args.head_dim);
     } else {

@@ -51,6 +51,11 @@ enum espl_status decode_sink_of(const struct espl_cuda_input *input, size_t toke
                               &sink->target, err);
 }
 
+bool decode_is_plain(const struct espl_cuda_results *results)
+{
+    return results->row_scales == NULL && results->bias == NULL;
+}
+
 size_t decode_sink_tokens(const struct decode_sink *sink, size_t tokens)
 {
     return sink->form == ESPL_CUDA_INPUT_ATOM ? quantise_filled_tokens(tokens) : tokens;

@@ -21,42 +21,65 @@ struct decode_sink {
 /** Errors: UNSUPPORTED. */
 enum espl_status decode_sink_of(const struct espl_cuda_input *input, size_t tokens, size_t width,
                                 struct decode_sink *sink, struct espl_error *err);
+/** Are results FP32 without a bias, as products of codes leave them? */
+bool decode_is_plain(const struct espl_cuda_results *results);
 /** Tokens that kernels go over: those that fill up tiles of codes, too. */
 size_t decode_sink_tokens(const struct decode_sink *sink, size_t tokens);
 
 #ifdef __CUDACC__
 
-__device__ __forceinline__ float decode_result(const struct espl_cuda_results &results,
-                                               unsigned token, unsigned column)
+/* A value as it lies in memory. */
+__device__ __forceinline__ unsigned decode_word(const struct espl_cuda_results &results,
+                                                unsigned token, unsigned column)
 {
-    const size_t at = (size_t)token * results.stride + column;
-    float value;
+    return static_cast<const uint32_t *>(results.values)[(size_t)token * results.stride + column];
+}
+
+/* What `word` of a token and column stands for. PLAIN: it is the value itself. */
+template <bool PLAIN>
+__device__ __forceinline__ float decode_result_of(const struct espl_cuda_results &results,
+                                                  unsigned token, unsigned column, unsigned word)
+{
+    float value = __uint_as_float(word);
+    if (PLAIN) {
+        return value;
+    }
     if (results.row_scales != nullptr) {
-        value =
-            (float)static_cast<const int32_t *>(results.values)[at] *
-            (__ldg(results.row_scales + column) * results.token_scales[token * results.token_step]);
-    } else {
-        value = static_cast<const float *>(results.values)[at];
+        value = (float)(int)word * (__ldg(results.row_scales + column) *
+                                    results.token_scales[token * results.token_step]);
     }
     return results.bias != nullptr ? value + __ldg(results.bias + column) : value;
 }
 
-/* Four columns of a token; results begin at a multiple of 16 bytes and strides are multiples of 4.
- */
-__device__ __forceinline__ float4 decode_four_results(const struct espl_cuda_results &results,
-                                                      unsigned token, unsigned column)
+template <bool PLAIN>
+__device__ __forceinline__ float decode_result(const struct espl_cuda_results &results,
+                                               unsigned token, unsigned column)
 {
-    const size_t at = (size_t)token * results.stride + column;
+    return decode_result_of<PLAIN>(results, token, column, decode_word(results, token, column));
+}
+
+/* Four values at `at` as they lie in memory: results begin at a multiple of 16 bytes and strides
+ * are multiples of 4. */
+__device__ __forceinline__ uint4 decode_four_words(const struct espl_cuda_results &results,
+                                                   size_t at)
+{
+    return *reinterpret_cast<const uint4 *>(static_cast<const uint32_t *>(results.values) + at);
+}
+
+/* Four columns of a token, of which `words` are in memory. */
+__device__ __forceinline__ float4 decode_four_results(const struct espl_cuda_results &results,
+                                                      unsigned token, unsigned column, uint4 words)
+{
     float4 v;
     if (results.row_scales != nullptr) {
-        const int4 sums =
-            *reinterpret_cast<const int4 *>(static_cast<const int32_t *>(results.values) + at);
+        const int4 sums = make_int4((int)words.x, (int)words.y, (int)words.z, (int)words.w);
         const float4 rows = __ldg(reinterpret_cast<const float4 *>(results.row_scales + column));
         const float scale = results.token_scales[token * results.token_step];
         v = make_float4((float)sums.x * (rows.x * scale), (float)sums.y * (rows.y * scale),
                         (float)sums.z * (rows.z * scale), (float)sums.w * (rows.w * scale));
     } else {
-        v = *reinterpret_cast<const float4 *>(static_cast<const float *>(results.values) + at);
+        v = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
+                        __uint_as_float(words.z), __uint_as_float(words.w));
     }
     if (results.bias != nullptr) {
         const float4 bias = __ldg(reinterpret_cast<const float4 *>(results.bias + column));
@@ -126,19 +149,29 @@ __device__ __forceinline__ void decode_put_bytes(const decode_sink &sink, const 
     }
 }
 
-/* Groups and outliers of a token, a warp each, shared among gridDim.x blocks. shared: ints of all
+/* The first part of a token that this warp does: groups and outliers are a warp's each, shared
+ * among gridDim.x blocks. */
+__device__ __forceinline__ unsigned decode_first_part()
+{
+    return blockIdx.x + threadIdx.x / REDUCE_WARP * gridDim.x;
+}
+
+/* The parts of a warp. lane: of the first one, for which the source is ready. shared: ints of all
  * warps. */
 template <class SOURCE>
-__device__ __forceinline__ void decode_put_codes(const decode_sink &sink, const SOURCE &source,
-                                                 unsigned token, int *shared)
+__device__ __forceinline__ void decode_put_codes(const decode_sink &sink, quantise_lane lane,
+                                                 SOURCE &source, unsigned token, int *shared)
 {
-    const unsigned warp = threadIdx.x / REDUCE_WARP;
-    const unsigned warps = blockDim.x / REDUCE_WARP;
-    int *step_sums = shared + warp * sink.target.team_steps;
-    for (unsigned part = blockIdx.x + warp * gridDim.x; part < quantise_parts(sink.target);
-         part += warps * gridDim.x) {
-        quantise_warp_part(sink.target, source, token, part, step_sums);
-        __syncwarp();
+    int *step_sums = shared + threadIdx.x / REDUCE_WARP * sink.target.team_steps;
+    unsigned part = decode_first_part();
+    while (part < quantise_parts(sink.target)) {
+        quantise_warp_part(sink.target, lane, source, token, part, step_sums);
+        part += blockDim.x / REDUCE_WARP * gridDim.x;
+        if (part < quantise_parts(sink.target)) {
+            lane = quantise_lane_of(sink.target, part);
+            source.get_ready(lane);
+            __syncwarp();
+        }
     }
 }
 

@@ -84,6 +84,13 @@ enum espl_status quantise_target_of(const struct espl_quant_shape *shape, const 
     return ESPL_OK;
 }
 
+bool quantise_is_narrow(const struct quantise_target *target)
+{
+    return target->columns <= QUANTISE_NARROW && target->columns % QUANTISE_LANE_COLS == 0 &&
+           target->outliers <= QUANTISE_NARROW && target->outliers % QUANTISE_LANE_COLS == 0 &&
+           (target->in - target->outliers) % QUANTISE_LANE_PLACES == 0;
+}
+
 extern "C" size_t espl_cuda_atom_activation_bytes(const struct espl_quant_shape *shape,
                                                   size_t tokens)
 {

@@ -8,7 +8,12 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/quant_internal.h"
 
-enum { QUANTISE_LANE_COLS = 8, QUANTISE_MOST_TOKENS = 65535 };
+enum {
+    QUANTISE_LANE_COLS = 8,
+    QUANTISE_LANE_PLACES = 4, /* of a lane in a narrow part */
+    QUANTISE_NARROW = 32 * QUANTISE_LANE_PLACES,
+    QUANTISE_MOST_TOKENS = 65535
+};
 
 /* Where codes and scales go to, and how. */
 struct quantise_target {
@@ -29,6 +34,8 @@ struct quantise_target {
 enum espl_status quantise_target_of(const struct espl_quant_shape *shape, const int32_t *order,
                                     float clip, void *codes, uint64_t *nonfinite,
                                     struct quantise_target *target, struct espl_error *err);
+/** Are all parts of a token narrow enough for quantise_narrow_part()? */
+bool quantise_is_narrow(const struct quantise_target *target);
 /** Tokens filled up to whole tiles: 1, 2 or a multiple of 4 of them, as products take them. */
 size_t quantise_filled_tokens(size_t tokens);
 
@@ -118,6 +125,19 @@ __device__ __forceinline__ int quantise_code(float v, float scale, float qmax)
     return (int)fminf(fmaxf(rintf(__fdiv_rn(v, scale)), -qmax - 1.0F), qmax);
 }
 
+/* The same by a multiplication: inverse is 1 / scale. Within +-128 the product is off by less than
+ * 1e-4, so only near the middle of two codes the quotient itself must tell. */
+__device__ __forceinline__ int quantise_code(float v, float scale, float inverse, float qmax)
+{
+    constexpr float SURE = 0.4998F;
+    const float near = __fmul_rn(v, inverse);
+    float code = rintf(near);
+    if (fabsf(__fsub_rn(near, code)) > SURE) {
+        code = rintf(__fdiv_rn(v, scale));
+    }
+    return (int)fminf(fmaxf(code, -qmax - 1.0F), qmax);
+}
+
 /* A group: words of 8 codes, and what every step of it needs: the scale, and the magic number plus
  * the sum of codes, times what a biased row has too much of each. step_sums: shared, of the team.
  */
@@ -201,75 +221,86 @@ __device__ __forceinline__ void quantise_outliers(const quantise_target &target,
 
 /* ---- groups of up to 128 columns by a warp: a lane has four places, and their values once ---- */
 
-constexpr unsigned QUANTISE_LANE_PLACES = 4;
-constexpr unsigned QUANTISE_NARROW = REDUCE_WARP * QUANTISE_LANE_PLACES;
+/* A lane's four places of a part of quantise_parts(), found before the token's values are there. */
+struct quantise_lane {
+    unsigned columns[QUANTISE_LANE_PLACES]; /* original ones */
+    bool narrow;                            /* else the part needs quantise_part() */
+    bool there;                             /* the places are part of it */
+};
 
-/* A lane's values at four places from `first` on, of which `count` (a multiple of 4) are there.
- * Reports what is not finite. */
-template <class SOURCE>
-__device__ __forceinline__ float quantise_four(const quantise_target &target, const SOURCE &source,
-                                               unsigned token, unsigned first, bool there,
-                                               float (&v)[QUANTISE_LANE_PLACES])
+__device__ __forceinline__ quantise_lane quantise_lane_of(const quantise_target &target,
+                                                          unsigned part)
 {
+    const bool is_group = part < target.groups;
+    const unsigned count = is_group ? target.columns : target.outliers;
+    const unsigned first = is_group ? part * target.columns : target.in - target.outliers;
+    const unsigned mine = threadIdx.x % REDUCE_WARP * QUANTISE_LANE_PLACES;
+    const unsigned at = first + mine;
+    int4 columns = make_int4((int)at, (int)at + 1, (int)at + 2, (int)at + 3);
+    quantise_lane lane;
+    lane.narrow = part < quantise_parts(target) && count <= QUANTISE_NARROW &&
+                  count % QUANTISE_LANE_COLS == 0 && first % QUANTISE_LANE_PLACES == 0;
+    lane.there = lane.narrow && mine < count;
+    if (lane.there && target.order != nullptr) {
+        columns = __ldg(reinterpret_cast<const int4 *>(target.order + at));
+    }
+    lane.columns[0] = (unsigned)columns.x;
+    lane.columns[1] = (unsigned)columns.y;
+    lane.columns[2] = (unsigned)columns.z;
+    lane.columns[3] = (unsigned)columns.w;
+    return lane;
+}
+
+/* A lane's values at its places; what is not there is 0. Reports what is not finite. Loads are all
+ * on their way before the first is looked at: SOURCE has what it loads of a column, and its value.
+ */
+template <class SOURCE>
+__device__ __forceinline__ float quantise_four(const quantise_target &target,
+                                               const quantise_lane &lane, const SOURCE &source,
+                                               unsigned token, float (&v)[QUANTISE_LANE_PLACES])
+{
+    const bool there = lane.there && token < target.tokens;
+    typename SOURCE::loaded loaded[QUANTISE_LANE_PLACES] = {};
     float amax = ESPL_QUANT_LEAST_AMAX;
-    int4 columns = make_int4((int)first, (int)first + 1, (int)first + 2, (int)first + 3);
-    if (there && target.order != nullptr) {
-        columns = __ldg(reinterpret_cast<const int4 *>(target.order + first));
-    }
-    const unsigned at[QUANTISE_LANE_PLACES] = {(unsigned)columns.x, (unsigned)columns.y,
-                                               (unsigned)columns.z, (unsigned)columns.w};
+    if (there) {
 #pragma unroll
-    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
-        v[i] = there ? source(at[i]) : 0.0F;
+        for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+            loaded[i] = source.load(lane.columns[i]);
+        }
     }
 #pragma unroll
     for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        v[i] = there ? source.value(loaded[i], lane.columns[i], i) : 0.0F;
         if (!isfinite(v[i])) {
-            atomicMin(target.nonfinite, (unsigned long long)token * target.in + at[i]);
+            atomicMin(target.nonfinite, (unsigned long long)token * target.in + lane.columns[i]);
         }
         amax = fmaxf(amax, fabsf(v[i]));
     }
     return warp_max(amax);
 }
 
-/* The same bytes as quantise_group(). */
-template <class SOURCE>
-__device__ __forceinline__ void quantise_narrow_group(const quantise_target &target,
-                                                      const SOURCE &source, uint8_t *tile,
-                                                      unsigned token, unsigned group)
+/* A lane's four codes of a group, as quantise_group() puts them. sum: of all codes of the step. */
+__device__ __forceinline__ void quantise_put_codes(const quantise_target &target, uint8_t *tile,
+                                                   unsigned in_tile, unsigned group, float scale,
+                                                   unsigned packed, int sum)
 {
-    constexpr float QMAX = 7.0F;
     constexpr int BIAS = 8 << SPMM_X_SHIFT;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
-    const unsigned mine = lane * QUANTISE_LANE_PLACES;
-    const bool there = token < target.tokens && mine < target.columns;
-    const unsigned in_tile = token % SPMM_COLUMNS;
     const unsigned at = group * target.layout.group;
     const unsigned end = group + 1 == target.groups ? target.layout.steps * target.layout.step
                                                     : at + target.layout.group;
     const unsigned step_lanes = target.layout.step / QUANTISE_LANE_PLACES;
-    float v[QUANTISE_LANE_PLACES];
-    const float amax =
-        quantise_four(target, source, token, group * target.columns + mine, there, v);
-    const float scale =
-        token < target.tokens ? __fdiv_rn(__fmul_rn(target.clip, amax), QMAX) : 0.0F;
-    unsigned packed = 0;
-    int sum = 0;
-#pragma unroll
-    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
-        const int code = there ? quantise_code(v[i], scale, QMAX) : 0;
-        packed |= ((unsigned)code & 15u) << (8 * i);
-        sum += code;
-    }
+    uint32_t *words = reinterpret_cast<uint32_t *>(tile);
+    float *entries =
+        reinterpret_cast<float *>(tile + target.layout.scales_at) + in_tile / 2 * 4 + in_tile % 2;
     /* A word is eight places: the even lane's four in the low halves of bytes. */
     const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, packed, 1);
     for (unsigned offset = 1; offset < step_lanes; offset *= 2) {
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
     }
-    uint32_t *words = reinterpret_cast<uint32_t *>(tile);
-    float *entries =
-        reinterpret_cast<float *>(tile + target.layout.scales_at) + in_tile / 2 * 4 + in_tile % 2;
-    for (unsigned column = at + mine; column < end; column += QUANTISE_NARROW) {
+#pragma unroll 1
+    for (unsigned column = at + lane * QUANTISE_LANE_PLACES; column < end;
+         column += QUANTISE_NARROW) {
         const bool first = column < at + QUANTISE_NARROW; /* what comes later fills up slices */
         if (lane % 2 == 0) {
             words[column / 128 * (SPMM_X_BLOCK / 4) + in_tile * 16 +
@@ -284,27 +315,13 @@ __device__ __forceinline__ void quantise_narrow_group(const quantise_target &tar
     }
 }
 
-/* The same bytes as quantise_outliers(). */
-template <class SOURCE>
-__device__ __forceinline__ void quantise_narrow_outliers(const quantise_target &target,
-                                                         const SOURCE &source, uint8_t *tile,
-                                                         unsigned token)
+/* A lane's four outliers, as quantise_outliers() puts them. */
+__device__ __forceinline__ void quantise_put_outliers(const quantise_target &target, uint8_t *tile,
+                                                      unsigned in_tile, float scale,
+                                                      unsigned packed)
 {
-    constexpr float QMAX = 127.0F;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     const unsigned mine = lane * QUANTISE_LANE_PLACES;
-    const bool there = token < target.tokens && mine < target.outliers;
-    const unsigned in_tile = token % SPMM_COLUMNS;
-    float v[QUANTISE_LANE_PLACES];
-    const float amax =
-        quantise_four(target, source, token, target.in - target.outliers + mine, there, v);
-    const float scale = token < target.tokens ? __fdiv_rn(amax, QMAX) : 0.0F;
-    unsigned packed = 0;
-#pragma unroll
-    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
-        const int code = there ? quantise_code(v[i], scale, QMAX) : 0;
-        packed |= ((unsigned)code & 255u) << (8 * i);
-    }
     if (mine < target.layout.outlier_blocks * ATOM_BLOCK_COLS) {
         const unsigned at =
             target.layout.outliers_at + mine / ATOM_BLOCK_COLS * ATOM_X_BLOCK_BYTES +
@@ -314,6 +331,41 @@ __device__ __forceinline__ void quantise_narrow_outliers(const quantise_target &
     }
     if (lane == 0) {
         reinterpret_cast<float *>(tile + target.layout.outlier_scales_at)[in_tile] = scale;
+    }
+}
+
+/* A narrow part of a token by a warp: the bytes of quantise_part(). */
+template <class SOURCE>
+__device__ __forceinline__ void
+quantise_narrow_part(const quantise_target &target, const quantise_lane &lane, const SOURCE &source,
+                     unsigned token, unsigned part)
+{
+    constexpr float QMAX = 7.0F;
+    constexpr float QMAX_OUTLIERS = 127.0F;
+    const bool is_group = part < target.groups;
+    const bool there = lane.there && token < target.tokens;
+    const float qmax = is_group ? QMAX : QMAX_OUTLIERS;
+    const unsigned in_tile = token % SPMM_COLUMNS;
+    const unsigned mask = is_group ? 15u : 255u;
+    uint8_t *tile = target.codes + (size_t)(token / SPMM_COLUMNS) * target.layout.tile_bytes;
+    float v[QUANTISE_LANE_PLACES];
+    const float amax = quantise_four(target, lane, source, token, v);
+    const float scale = token < target.tokens
+                            ? __fdiv_rn(is_group ? __fmul_rn(target.clip, amax) : amax, qmax)
+                            : 0.0F;
+    const float inverse = __frcp_rn(scale);
+    unsigned packed = 0;
+    int sum = 0;
+#pragma unroll
+    for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
+        const int code = there ? quantise_code(v[i], scale, inverse, qmax) : 0;
+        packed |= ((unsigned)code & mask) << (8 * i);
+        sum += code;
+    }
+    if (is_group) {
+        quantise_put_codes(target, tile, in_tile, part, scale, packed, sum);
+    } else {
+        quantise_put_outliers(target, tile, in_tile, scale, packed);
     }
 }
 
@@ -331,23 +383,16 @@ __device__ __forceinline__ void quantise_part(const quantise_target &target, con
     }
 }
 
-/* The same by a warp. */
+/* The same by a warp. lane: quantise_lane_of() the part. */
 template <class SOURCE>
 __device__ __forceinline__ void quantise_warp_part(const quantise_target &target,
-                                                   const SOURCE &source, unsigned token,
-                                                   unsigned part, int *step_sums)
+                                                   const quantise_lane &lane, const SOURCE &source,
+                                                   unsigned token, unsigned part, int *step_sums)
 {
-    uint8_t *tile = target.codes + (size_t)(token / SPMM_COLUMNS) * target.layout.tile_bytes;
-    const unsigned columns = part < target.groups ? target.columns : target.outliers;
-    const unsigned first =
-        part < target.groups ? part * target.columns : target.in - target.outliers;
-    if (columns > QUANTISE_NARROW || columns % QUANTISE_LANE_COLS != 0 ||
-        first % QUANTISE_LANE_PLACES != 0) {
-        quantise_part(target, quantise_warp{}, source, token, part, step_sums);
-    } else if (part < target.groups) {
-        quantise_narrow_group(target, source, tile, token, part);
+    if (lane.narrow) {
+        quantise_narrow_part(target, lane, source, token, part);
     } else {
-        quantise_narrow_outliers(target, source, tile, token);
+        quantise_part(target, quantise_warp{}, source, token, part, step_sums);
     }
 }
 

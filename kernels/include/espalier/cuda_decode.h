@@ -127,7 +127,9 @@ enum {
     ESPL_CUDA_ATTENTION_MOST_SHARE = 8 /* query heads of a key head */
 };
 
-/** Causal attention of new tokens over the cache, which they join. */
+/** Causal attention of new tokens over the cache, which they join. With `overlap` and one token a
+ *  sequence, starts and the keys and values in the cache must not come from the kernel before: they
+ *  are read while it ends. */
 struct espl_cuda_attention {
     size_t sequences;
     size_t row_tokens;
@@ -135,7 +137,8 @@ struct espl_cuda_attention {
     size_t kv_heads;
     size_t head_dim; /* a multiple of 8 */
     float scale;
-    struct espl_cuda_results qkv; /* columns: all of q, all of k, all of v */
+    struct espl_cuda_results qkv; /* columns: all of q, all of k, all of v; for a 4-bit cache FP32
+                                     without bias */
     const int32_t *starts;        /* (sequences) position of the first new token of each */
     const float *rotation; /* (max_tokens, head_dim): cosines, then sines; NULL: no rotation */
     struct espl_cuda_cache cache;
