@@ -2,23 +2,16 @@
  * sequence and up to QUERIES queries that read it: query heads that share it, of several tokens
  * when a prompt is read. Caches longer than ESPL_CUDA_ATTENTION_KEYS are cut into parts, which
  * meet in memory; the last block to arrive adds them in their order. */
-#include "kernels/cuda/decode_cache.cuh"
-
-#include <math_constants.h>
+#include "kernels/cuda/decode_parts.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, WARPS = THREADS / 32, KEYS = ESPL_CUDA_ATTENTION_KEYS, MOST_QUERIES = 8 };
-
-/* What a block does. */
-struct block_work {
-    unsigned sequence, kv_head, part;
-    unsigned first_row; /* of the tile, in its sequence */
-    unsigned queries;   /* of them heads are innermost */
-    unsigned start;     /* position of the sequence's first new token */
-    unsigned first_key, keys;
-    unsigned parts; /* that have keys for this tile */
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    KEYS = ATTENTION_KEYS,
+    MOST_QUERIES = ATTENTION_MOST_QUERIES
 };
 
 __device__ __forceinline__ block_work work_of(const attention_args &args)
@@ -36,29 +29,6 @@ __device__ __forceinline__ block_work work_of(const attention_args &args)
     work.first_key = work.part * KEYS;
     work.keys = work.part < work.parts ? min((unsigned)KEYS, end - work.first_key) : 0;
     return work;
-}
-
-/* Asks for what earlier tokens left in the cache, which no kernel right before this one writes. */
-template <bool CODES>
-__device__ __forceinline__ void ask_for_cache(const attention_args &args, const block_work &work)
-{
-    constexpr unsigned LINE = 128;
-    const size_t first = cache_place(args, work.sequence, work.kv_head, work.first_key);
-    const unsigned bytes = CODES ? args.head_dim / 2 : args.head_dim * sizeof(__half);
-    const char *keys = static_cast<const char *>(args.cache.keys) + first * bytes;
-    const char *values = static_cast<const char *>(args.cache.values) + first * bytes;
-#pragma unroll 1
-    for (unsigned at = threadIdx.x * LINE; at < work.keys * bytes; at += THREADS * LINE) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(keys + at));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(values + at));
-    }
-    const unsigned at = threadIdx.x * LINE;
-    if (CODES && at < work.keys * 2 * sizeof(float)) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(
-            reinterpret_cast<const char *>(args.cache.key_scales + 2 * first) + at));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(
-            reinterpret_cast<const char *>(args.cache.value_scales + 2 * first) + at));
-    }
 }
 
 /* Queries, turned and scaled, in shared memory (QUERIES, head_dim). */
@@ -240,53 +210,12 @@ __device__ __forceinline__ void add_values(const attention_args &args, const blo
     }
 }
 
-/* Place of a query's results in y. */
-__device__ __forceinline__ float *result_of(const attention_args &args, const block_work &work,
-                                            unsigned query)
-{
-    const unsigned row = work.sequence * args.row_tokens + work.first_row + query / args.share;
-    const unsigned head = work.kv_head * args.share + query % args.share;
-    return args.out + ((size_t)row * args.heads + head) * args.head_dim;
-}
-
-/* Partial sums of a tile and a part: for every query head_dim sums, the largest score, the sum of
- * weights. */
-__device__ __forceinline__ float *partial_of(const attention_args &args, unsigned part,
-                                             unsigned query)
-{
-    const size_t tile = (size_t)blockIdx.x * gridDim.y + blockIdx.y;
-    return args.partial + ((tile * gridDim.z + part) * MOST_QUERIES + query) * (args.head_dim + 2);
-}
-
-/* Adds the parts of a tile in their order. */
-__device__ __forceinline__ void join_parts(const attention_args &args, const block_work &work)
-{
-    for (unsigned i = threadIdx.x; i < work.queries * args.head_dim; i += THREADS) {
-        const unsigned query = i / args.head_dim;
-        const unsigned dim = i % args.head_dim;
-        float most = -CUDART_INF_F;
-        for (unsigned p = 0; p < work.parts; p++) {
-            most = fmaxf(most, __ldcg(partial_of(args, p, query) + args.head_dim));
-        }
-        float sum = 0.0F;
-        float weights = 0.0F;
-        for (unsigned p = 0; p < work.parts; p++) {
-            const float *part = partial_of(args, p, query);
-            const float factor = expf(__ldcg(part + args.head_dim) - most);
-            sum += factor * __ldcg(part + dim);
-            weights += factor * __ldcg(part + args.head_dim + 1);
-        }
-        result_of(args, work, query)[dim] = sum / weights;
-    }
-}
-
 /* y, or with several parts this one's sums and, from the last to come, y. */
 template <int QUERIES>
 __device__ __forceinline__ void finish(const attention_args &args, const block_work &work,
                                        const float *sums_of, const float *largest,
                                        const float *weights)
 {
-    __shared__ unsigned last_to_arrive;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < work.queries * args.head_dim; i += THREADS) {
         const unsigned query = i / args.head_dim;
@@ -309,20 +238,7 @@ __device__ __forceinline__ void finish(const attention_args &args, const block_w
     if (work.parts == 1) {
         return;
     }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        unsigned *arrived = args.arrived + (size_t)blockIdx.x * gridDim.y + blockIdx.y;
-        last_to_arrive = atomicAdd(arrived, 1u) == work.parts - 1 ? 1u : 0u;
-        if (last_to_arrive != 0) {
-            *arrived = 0;
-        }
-    }
-    __syncthreads();
-    if (last_to_arrive != 0) {
-        __threadfence();
-        join_parts(args, work);
-    }
+    meet_parts(args, work);
 }
 
 /* blockIdx: tile of a sequence, key head, part of the keys. With args.append the tile's one
@@ -488,6 +404,15 @@ extern "C" enum espl_status espl_cuda_attend(const struct espl_cuda_attention *a
         (compiled * args.head_dim + (sums > scores ? sums : scores)) * sizeof(float);
     const unsigned sequences = static_cast<unsigned>(attention->sequences);
     args.append = args.row_tokens == 1;
+    const dim3 grid(sequences * args.tiles, args.kv_heads, parts_of(attention));
+    const void *step = args.append && args.share == 1
+                           ? decode_step_attention_of(args.head_dim, args.cache.key_scales != NULL,
+                                                      args.rotation != NULL)
+                           : NULL;
+    if (step != NULL) {
+        return decode_launch(step, grid, decode_step_attention_threads(), 0, &args, overlap, stream,
+                             err);
+    }
     if (!args.append) {
         status = decode_launch(
             args.cache.key_scales != NULL ? reinterpret_cast<const void *>(append_kernel<true>)
@@ -495,9 +420,7 @@ extern "C" enum espl_status espl_cuda_attend(const struct espl_cuda_attention *a
             dim3(sequences * args.row_tokens), THREADS, 0, &args, overlap, stream, err);
     }
     if (status == ESPL_OK) {
-        status =
-            decode_launch(kernel, dim3(sequences * args.tiles, args.kv_heads, parts_of(attention)),
-                          THREADS, shared, &args, overlap, stream, err);
+        status = decode_launch(kernel, grid, THREADS, shared, &args, overlap, stream, err);
     }
     return status;
 }

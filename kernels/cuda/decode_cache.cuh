@@ -74,12 +74,21 @@ __device__ __forceinline__ unsigned cache_code(float v, float scale, float zero)
     return (unsigned)fminf(fmaxf(__fadd_rn(rintf(__fdiv_rn(v, scale)), zero), 0.0F), QMAX);
 }
 
+/* Scale and zero point of a key or value between low <= 0 and high >= 0. */
+__device__ __forceinline__ float2 cache_scale(const attention_args &args, float low, float high)
+{
+    constexpr float QMAX = 15.0F;
+    const float span = __fmul_rn(args.cache.clip, __fsub_rn(high, low));
+    const float scale = __fdiv_rn(fmaxf(span, ESPL_QUANT_LEAST_AMAX), QMAX);
+    const float at_zero = rintf(__fdiv_rn(-__fmul_rn(args.cache.clip, low), scale));
+    return make_float2(scale, fminf(fmaxf(at_zero, 0.0F), QMAX));
+}
+
 /* One warp: a key or value as 4-bit codes, the arithmetic of quantize_kv (espalier/kernels.h). A
  * lane has bytes lane, lane + 32, ...: two dimensions each. */
 __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsigned row,
                                                 unsigned column, uint8_t *to, float *scale_to)
 {
-    constexpr float QMAX = 15.0F;
     constexpr unsigned MOST_BYTES = ESPL_CUDA_ATTENTION_MOST_DIM / 2 / REDUCE_WARP;
     const unsigned lane = threadIdx.x % REDUCE_WARP;
     float2 v[MOST_BYTES];
@@ -98,10 +107,9 @@ __device__ __forceinline__ void cache_put_codes(const attention_args &args, unsi
     }
     low = -warp_max(-low);
     high = warp_max(high);
-    const float span = __fmul_rn(args.cache.clip, __fsub_rn(high, low));
-    const float scale = __fdiv_rn(fmaxf(span, ESPL_QUANT_LEAST_AMAX), QMAX);
-    const float at_zero = rintf(__fdiv_rn(-__fmul_rn(args.cache.clip, low), scale));
-    const float zero = fminf(fmaxf(at_zero, 0.0F), QMAX);
+    const float2 made = cache_scale(args, low, high);
+    const float scale = made.x;
+    const float zero = made.y;
 #pragma unroll
     for (unsigned i = 0; i < MOST_BYTES; i++) {
         const unsigned byte = lane + i * REDUCE_WARP;

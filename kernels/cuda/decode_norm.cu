@@ -52,7 +52,7 @@ __device__ __forceinline__ float load_row(const norm_args &args, unsigned token,
     for (unsigned c = 4 * threadIdx.x; c < args.width; c += 4 * THREADS) {
         float4 v = *reinterpret_cast<const float4 *>(residual + c);
         if (args.sum != nullptr) {
-            const float4 branch = decode_four_results(
+            const float4 branch = decode_four_results<false>(
                 args.branch, token, c,
                 decode_four_words(args.branch, (size_t)token * args.branch.stride + c));
             v = make_float4(v.x + branch.x, v.y + branch.y, v.z + branch.z, v.w + branch.w);

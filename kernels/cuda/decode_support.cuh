@@ -66,20 +66,22 @@ __device__ __forceinline__ uint4 decode_four_words(const struct espl_cuda_result
     return *reinterpret_cast<const uint4 *>(static_cast<const uint32_t *>(results.values) + at);
 }
 
-/* Four columns of a token, of which `words` are in memory. */
+/* Four columns of a token, of which `words` are in memory. PLAIN: they are the values. */
+template <bool PLAIN>
 __device__ __forceinline__ float4 decode_four_results(const struct espl_cuda_results &results,
                                                       unsigned token, unsigned column, uint4 words)
 {
-    float4 v;
+    float4 v = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
+                           __uint_as_float(words.z), __uint_as_float(words.w));
+    if (PLAIN) {
+        return v;
+    }
     if (results.row_scales != nullptr) {
         const int4 sums = make_int4((int)words.x, (int)words.y, (int)words.z, (int)words.w);
         const float4 rows = __ldg(reinterpret_cast<const float4 *>(results.row_scales + column));
         const float scale = results.token_scales[token * results.token_step];
         v = make_float4((float)sums.x * (rows.x * scale), (float)sums.y * (rows.y * scale),
                         (float)sums.z * (rows.z * scale), (float)sums.w * (rows.w * scale));
-    } else {
-        v = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
-                        __uint_as_float(words.z), __uint_as_float(words.w));
     }
     if (results.bias != nullptr) {
         const float4 bias = __ldg(reinterpret_cast<const float4 *>(results.bias + column));

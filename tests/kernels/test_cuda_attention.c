@@ -217,9 +217,11 @@ static void run_tokens(struct attention_data *data, size_t first, size_t count)
 }
 
 static const struct attention_case cases[] = {
-    {37, 4, 4, 64, false, false}, {37, 4, 4, 64, true, false}, {21, 8, 4, 64, true, true},
-    {21, 8, 4, 64, false, true},  {19, 7, 1, 32, true, true},  {18, 8, 1, 128, false, true},
-    {17, 3, 3, 80, true, true},   {13, 2, 1, 256, true, true}, {9, 4, 1, 8, false, false},
+    {37, 4, 4, 64, false, false}, {37, 4, 4, 64, true, false},  {21, 8, 4, 64, true, true},
+    {21, 8, 4, 64, false, true},  {19, 7, 1, 32, true, true},   {18, 8, 1, 128, false, true},
+    {17, 3, 3, 80, true, true},   {13, 2, 1, 256, true, true},  {9, 4, 1, 8, false, false},
+    {150, 2, 2, 128, true, true}, {90, 3, 3, 128, true, false}, {120, 2, 2, 64, true, true},
+    {70, 2, 2, 128, false, true},
 };
 
 static void test_prompt__at_once(void **state)
@@ -257,6 +259,8 @@ static void test_prompt__then_tokens_over_several_parts(void **state)
     static const struct attention_case longer[] = {
         {1100, 2, 1, 64, true, true},
         {1030, 3, 3, 128, false, false},
+        {1100, 2, 2, 128, true, true},
+        {1030, 2, 2, 64, true, false},
     };
     (void)state;
     if (!cuda_has_device() || cuda_small()) {
