@@ -257,7 +257,11 @@ __device__ __forceinline__ void multiply_tile(const atom_args &args, const spmm_
                               items};
     loaded_unit<BITS, PAIRS> next = {};
     load_unit<BITS, PAIRS>(ahead, count != 0, next);
+    if (TILES != 2 && warp < stripes * TILES) {
+        atom_prefetch_start(args, tile + warp / TILES, lane);
+    }
     spmm_wait_for_predecessor();
+    spmm_let_successor_start(); /* not sooner: see decode_begin() */
     prefetch_activations<TILES>(
         args.spmm, atom_x_tile<TILES>(args, 0) + work.first * (DENSE_GROUPS * SPMM_X_BLOCK), now,
         lane);
@@ -287,7 +291,6 @@ __global__ void __launch_bounds__((unit_steps<FINE, TILES>::WARPS) * SPMM_WARP, 
     extern __shared__ __align__(128) uint8_t shared[];
     const spmm_work work = spmm_work_of<TILES, WHOLE>(args.spmm);
     float4 *const sums = reinterpret_cast<float4 *>(shared);
-    spmm_let_successor_start();
     if constexpr (WHOLE) {
         multiply_tile<BITS, TILES, FINE, WHOLE>(args, work, sums, work.first_stripe,
                                                 work.end_stripe - work.first_stripe);

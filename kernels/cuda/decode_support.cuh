@@ -108,11 +108,12 @@ __device__ __forceinline__ void decode_prefetch_results(const struct espl_cuda_r
     decode_prefetch(results.row_scales, columns * sizeof(float));
 }
 
-/* All of a kernel's work but reading constants comes after this. */
+/* All of a kernel's work but reading constants comes after this. The next kernel may start only now:
+ * sooner, kernels that wait stand in the way of the one that is needed first. */
 __device__ __forceinline__ void decode_begin()
 {
-    spmm_let_successor_start();
     spmm_wait_for_predecessor();
+    spmm_let_successor_start();
 }
 
 /* A token's columns [first, end) as FP16, or as FP16 and the rest. */
