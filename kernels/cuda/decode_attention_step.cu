@@ -165,14 +165,19 @@ template <int DIM, bool CODES, bool TURNED> struct cache_reader {
                              values[b]);
         }
     }
-    /* score[b] <- of this lane's keys, from j on; those that are not there minus infinity.
-     * position: of the part's first key. */
+    /* score[b] <- of this lane's keys of the batch at `begin`; those that are not there minus
+     * infinity. position: of the part's first key. */
     __device__ __forceinline__ void find_scores(const float (&q)[LANE_DIMS], unsigned position,
-                                                unsigned j, float (&score)[COUNT]) const
+                                                unsigned begin, float (&score)[COUNT]) const
     {
 #pragma unroll
-        for (unsigned b = 0; b < COUNT; b++, j += AT_ONCE) {
+        for (unsigned b = 0; b < COUNT; b++) {
+            const unsigned j = begin + b * AT_ONCE + threadIdx.x / LANES;
             float k[LANE_DIMS];
+            score[b] = -CUDART_INF_F;
+            if (begin + b * AT_ONCE >= old) { /* for no lane */
+                continue;
+            }
             const float scale = unpack(keys[b], k);
             float sum = 0.0F;
             if (TURNED && j < old) {
@@ -186,7 +191,9 @@ template <int DIM, bool CODES, bool TURNED> struct cache_reader {
             for (unsigned offset = LANES / 2; offset > 0; offset /= 2) {
                 sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
             }
-            score[b] = j < old ? sum * scale * args.scale : -CUDART_INF_F;
+            if (j < old) {
+                score[b] = sum * scale * args.scale;
+            }
         }
     }
 };
@@ -197,9 +204,9 @@ struct lane_sums {
     float sum[LANE_DIMS];
 };
 
-/* The values of a batch of keys. */
+/* The values of the batch at `begin`. */
 template <class READER>
-__device__ __forceinline__ void add_values(const READER &reader,
+__device__ __forceinline__ void add_values(const READER &reader, unsigned begin,
                                            const float (&score)[READER::COUNT], lane_sums &sums)
 {
     float most = sums.largest;
@@ -220,6 +227,9 @@ __device__ __forceinline__ void add_values(const READER &reader,
     }
 #pragma unroll
     for (unsigned b = 0; b < READER::COUNT; b++) {
+        if (begin + b * READER::AT_ONCE >= reader.old) {
+            continue;
+        }
         float v[LANE_DIMS];
         const float weight = expf(score[b] - most);
         const float scaled = weight * unpack(reader.values[b], v);
@@ -243,13 +253,12 @@ __device__ __forceinline__ void attend_to_cache(const attention_args &args, cons
     load_query<DIM, PLAIN>(args, work, reader.sub, q);
 #pragma unroll 1
     for (unsigned begin = 0; begin < reader.old; begin += READER::BATCH) {
-        const unsigned j = begin + threadIdx.x / READER::LANES;
         float score[READER::COUNT];
         if (begin != 0) {
-            reader.load(j);
+            reader.load(begin + threadIdx.x / READER::LANES);
         }
-        reader.find_scores(q, work.first_key, j, score);
-        add_values(reader, score, sums);
+        reader.find_scores(q, work.first_key, begin, score);
+        add_values(reader, begin, score, sums);
     }
     for (unsigned offset = READER::LANES; offset < REDUCE_WARP; offset *= 2) {
         sums.weights += __shfl_xor_sync(0xFFFFFFFFu, sums.weights, offset);

@@ -167,8 +167,14 @@ __device__ __forceinline__ void load_affine(const norm_args &args, const quantis
 #pragma unroll
     for (unsigned i = 0; i < QUANTISE_LANE_PLACES; i++) {
         const unsigned c = lane.columns[i];
-        row.gain[i] = lane.there && args.gain != nullptr ? __ldg(args.gain + c) : 1.0F;
-        row.bias[i] = lane.there && args.bias != nullptr ? __ldg(args.bias + c) : 0.0F;
+        row.gain[i] = 1.0F;
+        row.bias[i] = 0.0F;
+        if (lane.there && args.gain != nullptr) {
+            row.gain[i] = quantise_constant(args.gain + c);
+        }
+        if (lane.there && args.bias != nullptr) {
+            row.bias[i] = quantise_constant(args.bias + c);
+        }
     }
 }
 

@@ -221,6 +221,25 @@ __device__ __forceinline__ void quantise_outliers(const quantise_target &target,
 
 /* ---- groups of up to 128 columns by a warp: a lane has four places, and their values once ---- */
 
+/* Constants that are read here, as if they could change: loads that the assembler knows to be of
+ * constants it moves behind the wait for the kernel before. */
+__device__ __forceinline__ float quantise_constant(const float *from)
+{
+    float v;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(from) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ int4 quantise_constant(const int4 *from)
+{
+    int4 v;
+    asm volatile("ld.global.v4.s32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+
 /* A lane's four places of a part of quantise_parts(), found before the token's values are there. */
 struct quantise_lane {
     unsigned columns[QUANTISE_LANE_PLACES]; /* original ones */
@@ -242,7 +261,7 @@ __device__ __forceinline__ quantise_lane quantise_lane_of(const quantise_target 
                   count % QUANTISE_LANE_COLS == 0 && first % QUANTISE_LANE_PLACES == 0;
     lane.there = lane.narrow && mine < count;
     if (lane.there && target.order != nullptr) {
-        columns = __ldg(reinterpret_cast<const int4 *>(target.order + at));
+        columns = quantise_constant(reinterpret_cast<const int4 *>(target.order + at));
     }
     lane.columns[0] = (unsigned)columns.x;
     lane.columns[1] = (unsigned)columns.y;
