@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HALVES = 8 /* of 16 bytes */ };
+enum {
+    HALVES = 8,          /* of 16 bytes */
+    MANY_TOKENS = 1024,  /* from here on a product takes longer than a launch */
+    MOST_SMALL_ROWS = 64 /* of a tile of the kernels that read operands through the first cache */
+};
 
 size_t espl_device_vision_half_stride(size_t cols)
 {
@@ -145,6 +149,15 @@ enum espl_status espl_device_vision_linear_halve(const float *weights, const flo
     return status == ESPL_OK ? espl_device_upload_floats(bias, out, &linear->bias, err) : status;
 }
 
+/* May a product start while the kernel before it ends? A launch saved is a microsecond. But long
+ * products by the kernels of small tiles must not: started on multiprocessors that the kernel
+ * before still uses, they took up to 10 % longer in passes that also have large tiles, which want
+ * most of the memory that is the first cache otherwise (docs/kernels/md-spmm.md). */
+static bool starts_early(const struct espl_cuda_nm *product, size_t tokens)
+{
+    return tokens < MANY_TOKENS || espl_cuda_nm_chosen(product).tile_rows > MOST_SMALL_ROWS;
+}
+
 enum espl_status espl_device_vision_linear_run(const struct espl_device_vision_linear *linear,
                                                const int8_t *codes, const float *scales,
                                                size_t tokens, uint16_t *y, void *stream,
@@ -162,7 +175,8 @@ enum espl_status espl_device_vision_linear_run(const struct espl_device_vision_l
                      .token_scales = scales,
                      .bias = linear->bias},
     };
-    return espl_cuda_nm_run(linear->product, NULL, &operands, true, stream, err);
+    return espl_cuda_nm_run(linear->product, NULL, &operands, starts_early(linear->product, tokens),
+                            stream, err);
 }
 
 enum espl_status espl_device_vision_linear_multiply(const struct espl_device_vision_linear *linear,

@@ -5,19 +5,13 @@
 
 #include "kernels/cuda/launch.cuh"
 
-enum { VISION_FEW_BLOCKS = 264 }; /* two a multiprocessor of an H200 */
-
-/** Must come before a kernel reads or writes memory: all that was launched before it has ended.
- * When the blocks of this kernel are few, the one behind it may be started from then on, to do the
- * same: then launches are what takes the time. Of long kernels it did harm: passes that mix large
- * and small N:M kernels took up to 10 % longer (docs/kernels/md-spmm.md). */
+/** Must come before a kernel reads or writes memory: all that was launched before it has ended. The
+ * one behind it may be started from then on, to do the same. */
 __device__ __forceinline__ void vision_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (gridDim.x * gridDim.y * gridDim.z <= VISION_FEW_BLOCKS) {
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    }
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
