@@ -32,6 +32,7 @@ struct espl_cuda_nm_matrix {
     uint8_t *wide; /* the same weights for the kernel of large products, or NULL */
     size_t wide_bytes;
     unsigned wide_registers; /* 2 or 4: N = 1 is stored as N = 2 there */
+    unsigned wide_rows;      /* of a unit: which of these kernels reads it */
     unsigned wide_unit;      /* bytes */
 };
 

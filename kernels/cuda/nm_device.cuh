@@ -59,9 +59,9 @@ __device__ __forceinline__ unsigned nm_gather(const unsigned (&x)[8], int r, uns
     unsigned word = nm_permute(x[2 * first], x[2 * first + 1], selector);
 #pragma unroll
     for (int w = first + 1; w <= last; w++) {
-        const unsigned below = (1u << (8 * (w * N - 4 * r))) - 1u; /* bytes of earlier windows */
+        const int kept = w * N - 4 * r; /* bytes of earlier windows */
         const unsigned other = nm_permute(x[2 * w], x[2 * w + 1], selector);
-        word = (word & below) | (other & ~below);
+        word = nm_permute(word, other, kept == 1 ? 0x7650u : kept == 2 ? 0x7610u : 0x7210u);
     }
     return word;
 }

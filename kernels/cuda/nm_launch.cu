@@ -130,11 +130,13 @@ enum espl_status find_kernels(struct espl_cuda_nm *nm, struct espl_error *err)
     for (unsigned mode = 0; nm->large != NM_NOT_LARGE && status == ESPL_OK && mode < 3; mode++) {
         nm->large_kernels[mode] = nm->large == NM_LARGE_STAY ? nm_stay_kernel_of(matrix, mode)
                                                              : nm_wide_kernel_of(matrix, mode);
-        status =
-            espl_cuda_check(cudaFuncSetAttribute(nm->large_kernels[mode],
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 static_cast<int>(large_shared_bytes(nm, matrix))),
-                            "cannot prepare an N:M kernel", err);
+        /* The limit is the kernel's, not the product's: another product of it must not lower it. */
+        const size_t most = nm->large == NM_LARGE_STAY ? static_cast<size_t>(NM_STAY_MOST_SHARED)
+                                                       : nm_wide_shared_bytes(matrix);
+        status = espl_cuda_check(cudaFuncSetAttribute(nm->large_kernels[mode],
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      static_cast<int>(most)),
+                                 "cannot prepare an N:M kernel", err);
     }
     return status;
 }
@@ -228,7 +230,7 @@ extern "C" enum espl_status espl_cuda_nm_run(const struct espl_cuda_nm *nm,
         const bool stays = nm->large == NM_LARGE_STAY;
         const size_t tile = nm_large_choice(nm->large).tile_tokens;
         const size_t tiles = (operands->tokens + tile - 1) / tile *
-                             ((read->rows + ESPL_NM_WIDE_ROWS - 1) / ESPL_NM_WIDE_ROWS);
+                             ((read->rows + read->wide_rows - 1) / read->wide_rows);
         args.values = read->wide;
         config.gridDim =
             dim3(tiles < nm->multiprocessors ? static_cast<unsigned>(tiles) : nm->multiprocessors);

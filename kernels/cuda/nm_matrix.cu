@@ -1,6 +1,7 @@
 /* N:M weights on the device: which form they take, upload and copies. */
 #include "espalier/cuda_memory.h"
 #include "kernels/cuda/cuda_support.cuh"
+#include "kernels/cuda/nm_stay.cuh"
 #include "kernels/cuda/nm_wide.cuh"
 #include "kernels/formats/nm_wide.h"
 
@@ -118,15 +119,21 @@ enum espl_status make_wide(const struct espl_nm_matrix *packed, struct espl_cuda
         !espl_nm_wide_exists(&layout)) {
         return status;
     }
+    const bool stays = nm_stay_fits(layout.n, layout.v, facts->blocks);
+    const size_t rows = stays ? ESPL_NM_STAY_ROWS : ESPL_NM_WIDE_ROWS;
+    if (!stays && layout.v < NM_WIDE_LEAST_SHARED) {
+        return ESPL_OK;
+    }
     if (layout.n != packed->layout.n) { /* 1 of 8 is stored as 2 of 8 */
         status = pack_again(packed, &layout, &doubled, err);
         from = &doubled;
     }
     if (status == ESPL_OK) {
-        status = espl_nm_wide_encode(from, &facts->wide, &facts->wide_bytes, err);
+        status = espl_nm_wide_encode(from, rows, &facts->wide, &facts->wide_bytes, err);
     }
     facts->wide_registers = layout.n;
-    facts->wide_unit = static_cast<unsigned>(espl_nm_wide_unit(&layout));
+    facts->wide_rows = static_cast<unsigned>(rows);
+    facts->wide_unit = static_cast<unsigned>(espl_nm_wide_unit(&layout, rows));
     espl_nm_free(&doubled);
     return status;
 }

@@ -124,11 +124,11 @@ const struct range ranges[KEPT_CLASSES][DEPTH_CLASSES][RANGES] = {
     },
 };
 
-/* By enum nm_large. A block of the second one has two tiles at a time. */
+/* By enum nm_large. A block of the second one has a tile a group at a time. */
 const struct espl_cuda_nm_choice large_choices[] = {
     {0, 0, 0, 0},
     {NM_WIDE_TOKENS, ESPL_NM_WIDE_ROWS, 1, 1},
-    {NM_STAY_TOKENS, ESPL_NM_WIDE_ROWS, 1, 2},
+    {NM_STAY_TOKENS, ESPL_NM_STAY_ROWS, 1, NM_STAY_GROUPS},
 };
 
 unsigned kept_class(const struct espl_cuda_nm_matrix *matrix)
@@ -197,8 +197,7 @@ bool nm_choice_exists(const struct espl_cuda_nm_matrix *matrix,
     case NM_LARGE_RING:
         return nm_wide_kernel_of(matrix, 0) != NULL;
     case NM_LARGE_STAY:
-        return nm_stay_stages(matrix) >= NM_STAY_LEAST_STAGES &&
-               nm_stay_kernel_of(matrix, 0) != NULL;
+        return nm_stay_kernel_of(matrix, 0) != NULL;
     default:
         break;
     }

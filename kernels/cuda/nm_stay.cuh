@@ -6,10 +6,12 @@
 #include "kernels/cuda/nm_args.cuh"
 
 enum {
-    NM_STAY_TOKENS = 64,      /* of a tile */
-    NM_STAY_THREADS = 384,    /* two groups of four warps multiply, one copies */
+    NM_STAY_TOKENS = 64, /* of a tile */
+    NM_STAY_GROUPS = 3,  /* of four warps, which copy for themselves */
+    NM_STAY_THREADS = NM_STAY_GROUPS * 128,
     NM_STAY_LEAST_STAGES = 3, /* of activations, for each group: with fewer nothing overlaps */
-    NM_STAY_MOST_STAGES = 6
+    NM_STAY_MOST_STAGES = 6,
+    NM_STAY_MOST_SHARED = 227 * 1024 - 256 /* what a block can have there, less the barriers */
 };
 
 /** Kernels of large products: tiles and weights through one ring of stages, or weights that stay.
@@ -22,10 +24,11 @@ struct espl_cuda_nm_choice nm_large_choice(enum nm_large large);
 enum nm_large nm_prefers_large(const struct espl_cuda_nm_matrix *matrix, size_t tokens,
                                unsigned multiprocessors);
 
-/** Kernel for N = 2 of 8, V = 64; NULL: there is none, or none for this device. */
+/** Whether there is a kernel for 2 or 4 of 8, V rows that share patterns, and so many blocks of 128
+ *  columns, whose weights must leave room for NM_STAY_LEAST_STAGES. */
+bool nm_stay_fits(unsigned registers, unsigned shared, unsigned blocks);
+/** The kernel of such a matrix; NULL: there is none, or none for this device. */
 const void *nm_stay_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned mode);
-/** Stages of activations that each group gets beside the weights: up to NM_STAY_MOST_STAGES. */
-unsigned nm_stay_stages(const struct espl_cuda_nm_matrix *matrix);
 /** Bytes of dynamic shared memory. */
 size_t nm_stay_shared_bytes(const struct espl_cuda_nm_matrix *matrix);
 

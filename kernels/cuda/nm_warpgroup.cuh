@@ -13,9 +13,9 @@
 #define NM_HAS_WARPGROUPS 0
 #endif
 
-/** Bytes of a unit of weights: 256 rows x 128 columns with their selectors. */
-template <int R, int V>
-constexpr unsigned nm_unit_bytes = ESPL_NM_WIDE_ROWS * 16 * R + ESPL_NM_WIDE_ROWS / V * 8 * R;
+/** Bytes of a unit of weights: ROWS x 128 columns with their selectors. */
+template <int R, int V, int ROWS>
+constexpr unsigned nm_unit_bytes = ROWS * 16 * R + ROWS / V * 8 * R;
 
 #if NM_HAS_WARPGROUPS
 
@@ -29,12 +29,18 @@ __device__ __forceinline__ void nm_arrive(unsigned barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Matrices of 8 x 16 bytes: two along the columns follow each other, 8 rows further are 256 bytes.
- */
-__device__ __forceinline__ unsigned long long nm_describe(unsigned address)
+/* The low word of a descriptor of matrices of 8 x 16 bytes, of which two along the columns follow
+ * each other. Shared memory ends before the sixteenths of an address need more than 14 bits, so 16
+ * bytes further is 1 more. */
+__device__ __forceinline__ unsigned nm_describe(unsigned address)
 {
-    return (unsigned long long)(address >> 4 & 0x3FFFu) | (unsigned long long)(128 >> 4) << 16 |
-           (unsigned long long)(256 >> 4) << 32;
+    return address >> 4 | (128 >> 4) << 16;
+}
+
+/* The whole: 8 rows further are 256 bytes. */
+__device__ __forceinline__ unsigned long long nm_descriptor(unsigned low)
+{
+    return (unsigned long long)low | (unsigned long long)(256 >> 4) << 32;
 }
 
 /* d (64 tokens x 64 rows) += a (64 x 32) * weights (32 x 64) */
@@ -63,6 +69,17 @@ __device__ __forceinline__ void nm_multiply_group(int (&d)[16], const unsigned (
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
                    "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
                    "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
+}
+
+/* The same with 16 rows. */
+__device__ __forceinline__ void nm_multiply_group(int (&d)[8], const unsigned (&a)[4],
+                                                  unsigned long long weights)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, %12, 1;"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
+                   "+r"(d[6]), "+r"(d[7])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(weights));
 }
 
@@ -101,10 +118,10 @@ template <int TOKENS, int THREADS> struct nm_rows {
     }
 };
 
-/* All products that were started have ended. */
-__device__ __forceinline__ void nm_wait_products()
+/* All products that were started have ended, but for the last LEFT groups of them. */
+template <int LEFT = 0> __device__ __forceinline__ void nm_wait_products()
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
 /* x <- the lane's 32 activations of a token of the tile. */
@@ -127,10 +144,9 @@ __device__ __forceinline__ void nm_load_token(unsigned stage, unsigned token, un
 
 /* What a lane needs for a step of 128 columns: activations of two tokens, 8 apart, and the
  * selectors of all groups of rows. */
-template <int R, int V> struct nm_step {
-    static constexpr int GROUPS = ESPL_NM_WIDE_ROWS / V;
+template <int R, int V, int ROWS> struct nm_step {
+    static constexpr int GROUPS = ROWS / V;
     static constexpr int PAIRS = R / 2;
-    static constexpr int BATCH = 8 / PAIRS < GROUPS ? 8 / PAIRS : GROUPS; /* 32 registers */
 
     unsigned low[8];
     unsigned high[8];
@@ -139,7 +155,7 @@ template <int R, int V> struct nm_step {
     __device__ __forceinline__ void load(unsigned activations, unsigned weights, unsigned token,
                                          unsigned lane)
     {
-        const unsigned selectors = weights + ESPL_NM_WIDE_ROWS * 16 * R + lane % 4 * (2 * R);
+        const unsigned selectors = weights + ROWS * 16 * R + lane % 4 * (2 * R);
         nm_load_token(activations, token, lane, low);
         nm_load_token(activations, token + 8, lane, high);
 #pragma unroll
@@ -150,11 +166,51 @@ template <int R, int V> struct nm_step {
         }
     }
 
-    /* Starts the products with a unit of weights; those before must have ended, since operands are
-     * gathered into the same registers. Returns with those of the last batch running. */
-    __device__ __forceinline__ void multiply(unsigned weights,
-                                             int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2]) const
+    /* Operands of the product that is number `unit` of a step. */
+    __device__ __forceinline__ void gather(int unit, unsigned (&a)[4]) const
     {
+        const int p = unit % PAIRS;
+        const unsigned chosen = selector[unit / PAIRS][p];
+        a[0] = nm_gather<R>(low, 2 * p, chosen);
+        a[1] = nm_gather<R>(high, 2 * p, chosen);
+        a[2] = nm_gather<R>(low, 2 * p + 1, chosen >> 16);
+        a[3] = nm_gather<R>(high, 2 * p + 1, chosen >> 16);
+    }
+
+    /* Starts the products with a unit of weights, described by its low word, COUNT at a time.
+     * a: operands of those that run; the oldest have ended before theirs are gathered again. */
+    template <int SLOTS, int COUNT>
+    __device__ __forceinline__ void multiply_on(unsigned weights, unsigned (&a)[SLOTS][COUNT][4],
+                                                int (&sums)[ROWS / V][V / 2]) const
+    {
+        constexpr int BATCHES = GROUPS * PAIRS / COUNT;
+        static_assert(GROUPS * PAIRS % COUNT == 0 && BATCHES % SLOTS == 0,
+                      "a step begins with the slot that the step before used first");
+#pragma unroll
+        for (int batch = 0; batch < BATCHES; batch++) {
+            nm_wait_products<SLOTS - 1>();
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) {
+                gather(batch * COUNT + i, a[batch % SLOTS][i]);
+            }
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) {
+                const int unit = batch * COUNT + i;
+                nm_multiply_group(
+                    sums[unit / PAIRS], a[batch % SLOTS][i],
+                    nm_descriptor(weights + unit / PAIRS * (V * R) + unit % PAIRS * (V * 2)));
+            }
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        }
+    }
+
+    /* Starts the products with a unit of weights, described by its low word; those before must have
+     * ended, since operands are gathered into the same registers. Returns with those of the last
+     * batch running. */
+    __device__ __forceinline__ void multiply(unsigned weights, int (&sums)[ROWS / V][V / 2]) const
+    {
+        constexpr int BATCH = 8 / PAIRS < GROUPS ? 8 / PAIRS : GROUPS; /* 32 registers */
 #pragma unroll
         for (int first = 0; first < GROUPS; first += BATCH) {
             unsigned a[BATCH][PAIRS][4];
@@ -163,68 +219,64 @@ template <int R, int V> struct nm_step {
             }
 #pragma unroll
             for (int i = 0; i < BATCH * PAIRS; i++) {
-                const int p = i % PAIRS;
-                const unsigned chosen = selector[first + i / PAIRS][p];
-                a[i / PAIRS][p][0] = nm_gather<R>(low, 2 * p, chosen);
-                a[i / PAIRS][p][1] = nm_gather<R>(high, 2 * p, chosen);
-                a[i / PAIRS][p][2] = nm_gather<R>(low, 2 * p + 1, chosen >> 16);
-                a[i / PAIRS][p][3] = nm_gather<R>(high, 2 * p + 1, chosen >> 16);
+                gather(first * PAIRS + i, a[i / PAIRS][i % PAIRS]);
             }
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int i = 0; i < BATCH * PAIRS; i++) {
                 const int group = first + i / PAIRS;
-                nm_multiply_group(
-                    sums[group], a[i / PAIRS][i % PAIRS],
-                    nm_describe(weights + group * (V * 16 * R) + i % PAIRS * (V * 32)));
+                nm_multiply_group(sums[group], a[i / PAIRS][i % PAIRS],
+                                  nm_descriptor(weights + group * (V * R) + i % PAIRS * (V * 2)));
             }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         }
     }
 };
 
-/* Eight neighbouring outputs of a token as 16 bytes of halves or 8 of codes. */
-template <int MODE, int BYTES>
-__device__ __forceinline__ void nm_put_eight(const nm_args &args, const int (&sum)[8],
-                                             const float (&scale)[8], const float (&bias)[8],
-                                             float token_scale, uint8_t *to)
+/* COUNT neighbouring outputs of a token, 8 or 4, as halves or codes of BYTES. */
+template <int MODE, int BYTES, int COUNT>
+__device__ __forceinline__ void nm_put(const nm_args &args, const int (&sum)[COUNT],
+                                       const float (&scale)[COUNT], const float (&bias)[COUNT],
+                                       float token_scale, uint8_t *to)
 {
-    float v[8];
-    unsigned word[2 * BYTES];
+    constexpr int WORDS = COUNT * BYTES / 4;
+    float v[COUNT];
+    unsigned word[WORDS];
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < COUNT; i++) {
         v[i] = nm_value<MODE>(args, sum[i], scale[i], bias[i], token_scale);
     }
-    if constexpr (BYTES == 2) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < WORDS; i++) {
+        if constexpr (BYTES == 2) {
             const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
             word[i] = reinterpret_cast<const unsigned &>(pair);
-        }
-        *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
+        } else {
             word[i] = nm_pack(nm_code(args, v[4 * i]), nm_code(args, v[4 * i + 1]),
                               nm_code(args, v[4 * i + 2]), nm_code(args, v[4 * i + 3]));
         }
+    }
+    if constexpr (WORDS == 4) {
+        *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
+    } else if constexpr (WORDS == 2) {
         *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
+    } else {
+        *reinterpret_cast<unsigned *>(to) = word[0];
     }
 }
 
-/* Eight scales or biases from shared memory. */
-__device__ __forceinline__ void nm_load_eight(const float *terms, float (&eight)[8])
+/* Scales or biases from shared memory, 8 or 4. */
+template <int COUNT>
+__device__ __forceinline__ void nm_load_terms(const float *terms, float (&some)[COUNT])
 {
-    const float4 early = reinterpret_cast<const float4 *>(terms)[0];
-    const float4 late = reinterpret_cast<const float4 *>(terms)[1];
-    eight[0] = early.x;
-    eight[1] = early.y;
-    eight[2] = early.z;
-    eight[3] = early.w;
-    eight[4] = late.x;
-    eight[5] = late.y;
-    eight[6] = late.z;
-    eight[7] = late.w;
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) {
+        const float4 four = reinterpret_cast<const float4 *>(terms)[i];
+        some[4 * i] = four.x;
+        some[4 * i + 1] = four.y;
+        some[4 * i + 2] = four.z;
+        some[4 * i + 3] = four.w;
+    }
 }
 
 #endif

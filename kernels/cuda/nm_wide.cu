@@ -26,7 +26,8 @@ enum {
 };
 
 template <int R, int V>
-constexpr unsigned stage_bytes = X_BYTES + (nm_unit_bytes<R, V> + 127) / 128 * 128;
+constexpr unsigned stage_bytes = X_BYTES +
+                                 (nm_unit_bytes<R, V, ESPL_NM_WIDE_ROWS> + 127) / 128 * 128;
 
 #if NM_HAS_WARPGROUPS
 
@@ -52,7 +53,7 @@ template <int R, int V>
 __device__ __forceinline__ void copy_tiles(const nm_args &args, ring ring, unsigned tiles,
                                            unsigned row_blocks, unsigned thread)
 {
-    constexpr unsigned UNIT = nm_unit_bytes<R, V>;
+    constexpr unsigned UNIT = nm_unit_bytes<R, V, ESPL_NM_WIDE_ROWS>;
     const unsigned chunk = thread % 8 * 16;
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         nm_rows<NM_WIDE_TOKENS, GROUP_THREADS> rows(args, tile / row_blocks * NM_WIDE_TOKENS,
@@ -117,8 +118,8 @@ put_lane(const nm_args &args, const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
         float scale[8];
         float bias[8];
         const unsigned row = chunk * CHUNK_ROWS + lane_row;
-        nm_load_eight(terms + row, scale);
-        nm_load_eight(terms + ESPL_NM_WIDE_ROWS + row, bias);
+        nm_load_terms(terms + row, scale);
+        nm_load_terms(terms + ESPL_NM_WIDE_ROWS + row, bias);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int eight[8];
@@ -127,8 +128,8 @@ put_lane(const nm_args &args, const int (&sums)[ESPL_NM_WIDE_ROWS / V][V / 2],
                 const int first = chunk * CHUNK_ROWS % V / 8 + i / 2;
                 eight[i] = sums[chunk * CHUNK_ROWS / V][4 * first + 2 * half + i % 2];
             }
-            nm_put_eight<MODE, BYTES>(args, eight, scale, bias, token_scale[half],
-                                      out + 8 * half * OUT_PITCH + row * BYTES);
+            nm_put<MODE, BYTES>(args, eight, scale, bias, token_scale[half],
+                                out + 8 * half * OUT_PITCH + row * BYTES);
         }
     }
 }
@@ -215,13 +216,13 @@ __device__ __forceinline__ void multiply_tiles(const nm_args &args, ring ring, u
         if constexpr (MODE != NM_SUMS) {
             terms = load_terms(args, first_row, first_token + token % GROUP_TOKENS);
         }
-        nm_step<R, V> step;
+        nm_step<R, V, ESPL_NM_WIDE_ROWS> step;
         unsigned before = 0; /* the stage before, and the barrier that gives it back */
         unsigned freed = 0;
         for (unsigned block = 0; block <= args.blocks; block++) {
             const unsigned stage = ring.stages + ring.stage * stage_bytes<R, V>;
             if (block > 0) {
-                step.multiply(before + X_BYTES, sums);
+                step.multiply(nm_describe(before + X_BYTES), sums);
             }
             if (block < args.blocks) { /* while products run */
                 wait_parity(ring.full + 8 * ring.stage, ring.parity);
@@ -308,7 +309,7 @@ const void *nm_wide_kernel_of(const struct espl_cuda_nm_matrix *matrix, unsigned
 {
     const unsigned shared = ESPL_NM_STRIPE << matrix->group;
     const void *kernel = NULL;
-    if (matrix->wide == NULL) {
+    if (matrix->wide == NULL || matrix->wide_rows != ESPL_NM_WIDE_ROWS) {
         return NULL;
     }
     if (matrix->wide_registers == 2) {

@@ -5,8 +5,9 @@
 #include "kernels/cuda/nm_args.cuh"
 
 enum {
-    NM_WIDE_TOKENS = 128,  /* of a tile */
-    NM_WIDE_ROW_STEP = 16, /* rows, strides and addresses of outputs are multiples of it */
+    NM_WIDE_TOKENS = 128,      /* of a tile */
+    NM_WIDE_LEAST_SHARED = 32, /* V */
+    NM_WIDE_ROW_STEP = 16,     /* rows, strides and addresses of outputs are multiples of it */
     NM_WIDE_STAGES = 4,
     NM_WIDE_THREADS = 384 /* two groups of four warps multiply, one copies */
 };

@@ -157,8 +157,10 @@ static void test_wide__every_byte_moved(void **state)
     (void)state;
     struct espl_error err;
     struct espl_rng rng = espl_rng_stream(37, "nm-pack", 0);
-    for (unsigned k = 0; k < 4; k++) {
-        const struct espl_nm_layout layout = {300, 200, k % 2 == 0 ? 2 : 4, 8, k < 2 ? 32 : 64};
+    for (unsigned k = 0; k < 12; k++) {
+        const size_t unit_rows = k < 6 ? ESPL_NM_WIDE_ROWS : ESPL_NM_STAY_ROWS;
+        const struct espl_nm_layout layout = {300, 200, k % 2 == 0 ? 2 : 4, 8, 16u << k % 6 / 2};
+        const size_t chunk = layout.v < 32 ? layout.v : 32;
         struct espl_nm_matrix matrix;
         struct espl_nm_sizes sizes;
         uint8_t *units = NULL;
@@ -166,8 +168,9 @@ static void test_wide__every_byte_moved(void **state)
         int8_t *codes = nm_fixture_codes(&rng, &layout, NM_FULL_RANGE);
         nm_fixture_encode(codes, &layout, &matrix);
         assert_int_equal(espl_nm_sizes_of(&layout, &sizes, &err), ESPL_OK);
-        assert_int_equal(espl_nm_wide_encode(&matrix, &units, &bytes, &err), ESPL_OK);
-        const size_t unit = 256 * 16 * layout.n + 256 / layout.v * 8 * layout.n;
+        assert_int_equal(espl_nm_wide_encode(&matrix, unit_rows, &units, &bytes, &err), ESPL_OK);
+        const size_t unit = unit_rows * 16 * layout.n + unit_rows / layout.v * 8 * layout.n;
+        assert_int_equal(espl_nm_wide_unit(&layout, unit_rows), unit);
         assert_int_equal(bytes, 2 * 2 * unit);
         for (size_t i = 0; i < (size_t)304 * 2 * 16 * layout.n; i++) {
             const size_t row = i / (2 * 16 * layout.n);
@@ -176,10 +179,10 @@ static void test_wide__every_byte_moved(void **state)
             const size_t lane = i / layout.n % 4;
             const unsigned slot = (unsigned)(i % layout.n);
             const size_t at = window * layout.n + slot;
-            const size_t r = row % 32 / 8 * 2 + row % 2;
-            const size_t eight = row % layout.v / 32 * 4 + row % 8 / 2;
-            const size_t to = (row / 256 * 2 + block) * unit +
-                              row % 256 / layout.v * (layout.v * 16 * layout.n) +
+            const size_t r = row % chunk / (chunk / 4) * 2 + row % 2;
+            const size_t eight = row % layout.v / 32 * 4 + row % (chunk / 4) / 2;
+            const size_t to = (row / unit_rows * 2 + block) * unit +
+                              row % unit_rows / layout.v * (layout.v * 16 * layout.n) +
                               at / 8 * (layout.v * 32) + eight * 256 + at / 4 % 2 * 128 + r * 16 +
                               lane * 4 + at % 4;
             const size_t from = espl_nm_value_at(
@@ -187,7 +190,7 @@ static void test_wide__every_byte_moved(void **state)
             assert_int_equal(units[to], matrix.values[from]);
         }
         const size_t selectors = 8 * layout.n; /* second group of the first unit */
-        assert_memory_equal(units + 256 * 16 * layout.n + selectors,
+        assert_memory_equal(units + unit_rows * 16 * layout.n + selectors,
                             matrix.patterns + 2 * selectors, selectors);
         free(units);
         espl_nm_free(&matrix);
@@ -196,7 +199,8 @@ static void test_wide__every_byte_moved(void **state)
     const struct espl_nm_matrix other = {.layout = {64, 128, 3, 8, 64}};
     uint8_t *none = NULL;
     size_t bytes = 0;
-    assert_int_equal(espl_nm_wide_encode(&other, &none, &bytes, &err), ESPL_E_UNSUPPORTED);
+    assert_int_equal(espl_nm_wide_encode(&other, ESPL_NM_WIDE_ROWS, &none, &bytes, &err),
+                     ESPL_E_UNSUPPORTED);
 }
 
 /* The worked example of the text. */

@@ -52,12 +52,12 @@ enum espl_cuda_nm_form espl_cuda_nm_matrix_form(const struct espl_cuda_nm_matrix
 
 /** How the work is cut. A warp does tile_tokens x tile_rows outputs over a share of the columns;
  *  `splits` warps of a block share a tile and add their sums in shared memory; a block has `tiles`
- *  tiles beside each other. The kernels of large products (compute capability 9.0; COMPACT with V
- *  of 32 or 64, N of 1, 2 or 4 of 8, rows in sixteens) are 128 x 256 with one split and one tile
- *  and, with V of 64 and N of 1 or 2, 64 x 256 with one split and two tiles, whose weights stay in
- *  shared memory (up to 21 blocks of 128 columns). They need y_stride in multiples of 16 elements
- * and y at a multiple of 16 bytes; where operands are not so aligned, the rule's other choice runs.
- */
+ *  tiles beside each other. The kernels of large products (compute capability 9.0; COMPACT, M = 8,
+ *  rows in sixteens) are, for N of 1 or 2 with V of 16, 32 or 64, and for N of 4 with V of 32 or
+ * 64, 64 x 192 with one split and three tiles, whose weights stay in shared memory; and where they
+ * do not fit there (from 24 or 25 blocks of 128 columns on, N = 4: from 13 on), with V of 32 or 64,
+ *  128 x 256 with one split and one tile. They need y_stride in multiples of 16 elements and y at a
+ *  multiple of 16 bytes; where operands are not so aligned, the rule's other choice runs. */
 struct espl_cuda_nm_choice {
     unsigned tile_tokens; /* 16 or 32 */
     unsigned tile_rows;   /* 16, 32 or 64 */
