@@ -2,7 +2,8 @@
  *
  * A block does 64 queries of one head of one window, a warp 16 of them; keys and values come in
  * tiles through two buffers of shared memory. Softmax is made on the way: sums so far are scaled
- * down when a larger score turns up [Milakov and Gimelshein 2018; Dao et al. 2022]. */
+ * down when a larger score turns up [Milakov and Gimelshein 2018; Dao et al. 2022], but not before
+ * it is larger by some powers of two. */
 #include "espalier/cuda_vision.h"
 #include "kernels/cuda/vision_device.cuh"
 
@@ -24,6 +25,7 @@ enum {
 };
 
 constexpr float LOG2_E = 1.4426950408889634F;
+constexpr float FAR_ABOVE = 8.0F; /* powers of two: weights reach 256, halves 65504 */
 constexpr unsigned EVERYONE = 0xFFFFFFFFu;
 
 /* d (16 queries x 8) += a (16 x 16) b (16 x 8) */
@@ -142,7 +144,7 @@ template <int DIM, int KEYS> struct tile {
 template <int DIM> struct queries {
     unsigned q[DIM / UNIT][4];
     float y[DIM / 8][4];
-    float highest[2]; /* of the scores so far */
+    float highest[2]; /* shift of the scores: the highest, or less by up to FAR_ABOVE */
     float sum[2];     /* of this lane's columns */
 };
 
@@ -273,6 +275,43 @@ __device__ __forceinline__ void score_tile(float (&s)[KEYS / UNIT][2][4], const 
     }
 }
 
+/* Whether one of the lane's scores is so far above its row's shift that powers might not fit. */
+template <int PAIRS>
+__device__ __forceinline__ bool is_above(const float (&s)[PAIRS][2][4], const float (&highest)[2],
+                                         float reach)
+{
+    bool above = false;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float most = -FLT_MAX;
+#pragma unroll
+        for (int i = 0; i < PAIRS * 4; i++) {
+            most = fmaxf(most, s[i / 4][i / 2 % 2][2 * half + i % 2]);
+        }
+        above = above || most > highest[half] + reach;
+    }
+    return above;
+}
+
+/* The shift of both rows becomes their largest score so far, and what was summed is scaled down. */
+template <int DIM, int PAIRS>
+__device__ __forceinline__ void raise_shift(queries<DIM> &mine, const float (&s)[PAIRS][2][4],
+                                            float unit)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float highest = fmaxf(mine.highest[half], row_highest<PAIRS>(s, half));
+        const float shrink = power_of_two((mine.highest[half] - highest) * unit);
+        mine.highest[half] = highest;
+        mine.sum[half] *= shrink;
+#pragma unroll
+        for (int column = 0; column < DIM / 8; column++) {
+            mine.y[column][2 * half] *= shrink;
+            mine.y[column][2 * half + 1] *= shrink;
+        }
+    }
+}
+
 template <bool TERMS, bool FULL, int DIM, int KEYS>
 __device__ __forceinline__ void attend_tile(queries<DIM> &mine, const tile<DIM, KEYS> &in,
                                             const struct window &w, float scale, unsigned first,
@@ -282,18 +321,14 @@ __device__ __forceinline__ void attend_tile(queries<DIM> &mine, const tile<DIM, 
     const float unit = TERMS ? 1.0F : scale * LOG2_E; /* of a score, as a power of two */
     float s[PAIRS][2][4];
     score_tile<TERMS, FULL>(s, mine, in, w, scale, first, first_key);
+    /* Any shift gives the same quotients. It follows the scores when one is far above it: then all
+     * rows of the warp do, which takes more instructions than a tile has otherwise. */
+    if (__any_sync(EVERYONE, is_above<PAIRS>(s, mine.highest, FAR_ABOVE / unit))) {
+        raise_shift<DIM, PAIRS>(mine, s, unit);
+    }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const float highest = fmaxf(mine.highest[half], row_highest<PAIRS>(s, half));
-        const float shrink = power_of_two((mine.highest[half] - highest) * unit);
-        const float shift = highest * unit;
-        mine.highest[half] = highest;
-        mine.sum[half] *= shrink;
-#pragma unroll
-        for (int column = 0; column < DIM / 8; column++) {
-            mine.y[column][2 * half] *= shrink;
-            mine.y[column][2 * half + 1] *= shrink;
-        }
+        const float shift = mine.highest[half] * unit;
 #pragma unroll
         for (int i = 0; i < PAIRS * 4; i++) {
             float &value = s[i / 4][i / 2 % 2][2 * half + i % 2];

@@ -277,6 +277,7 @@ static void test_norm__refused(void **state)
 struct attention_case {
     size_t images, windows, tokens, heads, head_dim;
     bool rows, bias, mask;
+    float sharpness; /* of scores, 0 = 1 */
 };
 
 static void check_attention(const struct attention_case *item)
@@ -297,8 +298,12 @@ static void check_attention(const struct attention_case *item)
         mask[i] = mask[i] > 0.0F ? 0.0F : -100.0F;
     }
     const struct espl_full_attention_shape shape = {
-        item->images, item->windows,  item->tokens,
-        item->heads,  item->head_dim, 1.0F / sqrtf((float)item->head_dim)};
+        item->images,
+        item->windows,
+        item->tokens,
+        item->heads,
+        item->head_dim,
+        (item->sharpness > 0.0F ? item->sharpness : 1.0F) / sqrtf((float)item->head_dim)};
     const struct espl_full_attention_tables tables = {
         item->rows ? order : NULL, item->bias ? bias : NULL, item->mask ? mask : NULL};
     cuda_check(espl_backend_ops(ref)->full_attention(ref, &shape, &tables, floats, expected, &err),
@@ -335,14 +340,24 @@ static void check_attention(const struct attention_case *item)
 static void test_attention__cases(void **state)
 {
     static const struct attention_case cases[] = {
-        {1, 1, 1, 1, 8, false, false, false},    {2, 1, 197, 3, 64, false, false, false},
-        {2, 1, 198, 2, 64, false, false, false}, {1, 1, 50, 4, 32, false, false, false},
-        {1, 1, 65, 3, 64, false, false, false},  {2, 4, 16, 2, 32, true, true, true},
-        {2, 4, 49, 3, 32, true, true, true},     {1, 4, 49, 3, 32, true, true, false},
-        {1, 9, 4, 2, 8, true, true, true},       {1, 1, 128, 2, 128, false, false, false},
-        {2, 1, 70, 2, 80, false, true, false},   {1, 1, 33, 1, 104, false, false, false},
-        {1, 2, 144, 2, 32, true, true, true},    {1, 4, 49, 2, 64, true, true, true},
-        {3, 1, 577, 1, 64, false, false, false},
+        {1, 1, 1, 1, 8, false, false, false, 0.0F},
+        {2, 1, 197, 3, 64, false, false, false, 0.0F},
+        {2, 1, 198, 2, 64, false, false, false, 0.0F},
+        {1, 1, 50, 4, 32, false, false, false, 0.0F},
+        {1, 1, 65, 3, 64, false, false, false, 0.0F},
+        {2, 4, 16, 2, 32, true, true, true, 0.0F},
+        {2, 4, 49, 3, 32, true, true, true, 0.0F},
+        {1, 4, 49, 3, 32, true, true, false, 0.0F},
+        {1, 9, 4, 2, 8, true, true, true, 0.0F},
+        {1, 1, 128, 2, 128, false, false, false, 0.0F},
+        {2, 1, 70, 2, 80, false, true, false, 0.0F},
+        {1, 1, 33, 1, 104, false, false, false, 0.0F},
+        {1, 2, 144, 2, 32, true, true, true, 0.0F},
+        {1, 4, 49, 2, 64, true, true, true, 0.0F},
+        {3, 1, 577, 1, 64, false, false, false, 0.0F},
+        /* Scores that lie far above those of earlier keys. */
+        {2, 1, 577, 2, 64, false, false, false, 5.0F},
+        {2, 4, 144, 3, 32, true, true, true, 5.0F},
     };
     (void)state;
     if (!cuda_has_device()) {
