@@ -33,7 +33,7 @@ static size_t patch_count(const struct espl_model_config *config)
 
 /* Bytes of every buffer, in the order of struct espl_device_vision_buffers; more than any device
  * has when there are no numbers for them. */
-static void measure_buffers(const struct espl_model_config *config, size_t images,
+static void measure_buffers(const struct espl_model_config *config, size_t images, bool sums,
                             size_t bytes[ESPL_DEVICE_VISION_BUFFERS])
 {
     struct espl_vision_widths widths;
@@ -59,6 +59,7 @@ static void measure_buffers(const struct espl_model_config *config, size_t image
         sizeof(uint16_t) * widths.values,
         codes,
         sizeof(float) * tokens,
+        sums ? sizeof(int32_t) * widths.inner : 1,
         sizeof(float) * ESPL_DEVICE_VISION_HEADS * (size_t)place.width,
         sizeof(float) * (size_t)config->vocab,
     };
@@ -73,7 +74,7 @@ uint64_t espl_device_vision_bytes(const struct espl_model_config *config, size_t
 {
     size_t bytes[ESPL_DEVICE_VISION_BUFFERS];
     uint64_t sum = sizeof(float) * espl_arch_parameters(config); /* more than any form takes */
-    measure_buffers(config, images, bytes);
+    measure_buffers(config, images, true, bytes);
     for (size_t i = 0; i < ESPL_DEVICE_VISION_BUFFERS; i++) {
         sum += bytes[i];
     }
@@ -87,7 +88,7 @@ static void list_buffers(struct espl_device_vision *vision,
     struct espl_device_vision_buffers *b = &vision->buffers;
     void *const all[ESPL_DEVICE_VISION_BUFFERS] = {
         &b->pixels, &b->patches, &b->x,      &b->floats, &b->branch, &b->inner,
-        &b->values, &b->codes,   &b->scales, &b->pooled, &b->logits,
+        &b->values, &b->codes,   &b->scales, &b->sums,   &b->pooled, &b->logits,
     };
     memcpy(pointers, all, sizeof all);
 }
@@ -97,7 +98,8 @@ static enum espl_status take_buffers(struct espl_device_vision *vision, struct e
     void **pointers[ESPL_DEVICE_VISION_BUFFERS];
     enum espl_status status = ESPL_OK;
     list_buffers(vision, pointers);
-    measure_buffers(&vision->config, vision->images, vision->buffer_bytes);
+    measure_buffers(&vision->config, vision->images, vision->by != ESPL_DEVICE_VISION_OWN,
+                    vision->buffer_bytes);
     for (size_t i = 0; status == ESPL_OK && i < ESPL_DEVICE_VISION_BUFFERS; i++) {
         status = espl_cuda_alloc(vision->buffer_bytes[i], pointers[i], err);
     }
@@ -283,8 +285,25 @@ static enum espl_status load_block(struct espl_device_vision *vision,
                              : espl_context(err, "loading block %llu", (unsigned long long)number);
 }
 
+enum espl_status espl_device_vision_choose(struct espl_device_vision *vision,
+                                           const struct espl_device_vision_block *block,
+                                           const struct espl_nm_layout *layout, const int8_t *codes,
+                                           struct espl_device_vision_linear *linear,
+                                           struct espl_error *err)
+{
+    const struct espl_device_vision_buffers *buffers = &vision->buffers;
+    const struct espl_device_vision_operands operands = {buffers->codes, buffers->scales,
+                                                         buffers->sums, buffers->inner};
+    return vision->by == ESPL_DEVICE_VISION_OWN
+               ? ESPL_OK
+               : espl_device_vision_library_take(vision->library, &operands,
+                                                 vision->by == ESPL_DEVICE_VISION_LIBRARY,
+                                                 block->rows, layout, codes, linear, err);
+}
+
 enum espl_status espl_device_vision_build(const struct espl_model_config *config, size_t images,
                                           const struct espl_pixel_scale *scale, float clip,
+                                          enum espl_device_vision_by by,
                                           struct espl_device_vision_masters *masters,
                                           const struct espl_device_vision_source *source,
                                           struct espl_device_vision **out, struct espl_error *err)
@@ -302,6 +321,7 @@ enum espl_status espl_device_vision_build(const struct espl_model_config *config
     vision->config = *config;
     vision->images = images;
     vision->clip = clip;
+    vision->by = by;
     vision->parts = ESPL_DEVICE_VISION_ALL;
     enum espl_status status =
         espl_model_config_is_vision(config)
@@ -314,11 +334,14 @@ enum espl_status espl_device_vision_build(const struct espl_model_config *config
     if (status == ESPL_OK) {
         status = load_ends(vision, source, scale, err);
     }
-    for (uint64_t b = 0; status == ESPL_OK && b < config->layers; b++) {
-        status = load_block(vision, source, b, err);
+    if (status == ESPL_OK && by != ESPL_DEVICE_VISION_OWN) {
+        status = espl_device_vision_library_create(&vision->library, err);
     }
     if (status == ESPL_OK) {
         status = take_buffers(vision, err);
+    }
+    for (uint64_t b = 0; status == ESPL_OK && b < config->layers; b++) {
+        status = load_block(vision, source, b, err); /* may time products in the buffers */
     }
     if (status != ESPL_OK) {
         espl_device_vision_destroy(vision);
@@ -372,6 +395,7 @@ void espl_device_vision_destroy(struct espl_device_vision *vision)
     espl_cuda_free(vision->special);
     espl_cuda_free(vision->position);
     espl_device_vision_masters_free(vision->masters);
+    espl_device_vision_library_destroy(vision->library);
     free(vision->blocks);
     free(vision);
 }
@@ -451,4 +475,15 @@ uint64_t espl_device_vision_weight_bytes(const struct espl_device_vision *vision
         }
     }
     return bytes;
+}
+
+size_t espl_device_vision_by_library(const struct espl_device_vision *vision)
+{
+    size_t count = 0;
+    for (uint64_t b = 0; b < vision->config.layers; b++) {
+        for (size_t role = 0; role < ESPL_ROLE_COUNT; role++) {
+            count += vision->blocks[b].linears[role].library != NULL;
+        }
+    }
+    return count;
 }

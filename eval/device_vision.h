@@ -16,6 +16,14 @@
 
 struct espl_device_vision;
 
+/** Who multiplies the bytes of packed linears. The bits are the same. */
+enum espl_device_vision_by {
+    ESPL_DEVICE_VISION_OWN,     /* the kernels of cuda_nm.h */
+    ESPL_DEVICE_VISION_FASTEST, /* those, or cuBLASLt with dense weights where that takes less time:
+                                   both are timed, once a size and level */
+    ESPL_DEVICE_VISION_LIBRARY /* cuBLASLt wherever it can: inputs in sixteens, outputs in eights */
+};
+
 /** N at which to pack a block's linear again, from what it keeps to M (dense); 0 = as it is. */
 typedef unsigned (*espl_device_vision_level_fn)(void *user, uint64_t block, enum espl_role role,
                                                 const struct espl_nm_layout *layout);
@@ -28,6 +36,7 @@ typedef unsigned (*espl_device_vision_level_fn)(void *user, uint64_t block, enum
 enum espl_status espl_device_vision_create(struct espl_model *model, size_t images,
                                            const struct espl_pixel_scale *scale,
                                            espl_device_vision_level_fn level, void *user,
+                                           enum espl_device_vision_by by,
                                            struct espl_device_vision **out, struct espl_error *err);
 
 /** Linears of random bytes. */
@@ -35,6 +44,7 @@ struct espl_device_vision_random {
     unsigned m;      /* 4, 8 or 16 */
     unsigned vector; /* rows that share a pattern: 1, 8, 16, 32 or 64 */
     bool halves;     /* FP16 linears instead */
+    enum espl_device_vision_by by;
 };
 /** Random weights, for speed. Until espl_device_vision_set() says otherwise all linears are dense.
  *  Errors: as above. */
@@ -70,6 +80,8 @@ enum espl_device_vision_part {
 enum espl_status espl_device_vision_time(struct espl_device_vision *vision, unsigned parts,
                                          size_t passes, size_t repeats, struct espl_cuda_time *time,
                                          struct espl_error *err);
+/** How many packed linears cuBLASLt multiplies. */
+size_t espl_device_vision_by_library(const struct espl_device_vision *vision);
 /** Bytes of the weights of all linears of blocks, as products read them. */
 uint64_t espl_device_vision_weight_bytes(const struct espl_device_vision *vision);
 /** Device bytes that weights (dense) and buffers take. */

@@ -5,7 +5,7 @@
 #include "espalier/cuda_graph.h"
 #include "espalier/cuda_vision.h"
 #include "eval/device_vision.h"
-#include "eval/device_vision_linear.h"
+#include "eval/device_vision_library.h"
 #include "eval/vision_internal.h"
 
 enum { ESPL_DEVICE_VISION_HEADS = 2 };
@@ -37,10 +37,11 @@ struct espl_device_vision_buffers {
     uint16_t *values;  /* FP16 (images, inner): attention's result; normed input of FP16 linears */
     int8_t *codes;     /* (images, inner), rows as the products want them */
     float *scales;     /* (images, tokens) */
+    int32_t *sums;     /* (images, inner), where a library multiplies, else nothing */
     float *pooled;     /* (heads, images, width) */
     float *logits;     /* (images, classes) */
 };
-enum { ESPL_DEVICE_VISION_BUFFERS = 11 };
+enum { ESPL_DEVICE_VISION_BUFFERS = 12 };
 
 struct espl_device_vision_masters; /* random matrices by size and level: device_vision_random.c */
 
@@ -49,6 +50,8 @@ struct espl_device_vision {
     size_t images;
     float clip; /* of activations, before they become bytes */
     struct espl_cuda_blas *blas;
+    enum espl_device_vision_by by;
+    struct espl_device_vision_library *library; /* NULL with ESPL_DEVICE_VISION_OWN */
     void *stream;
     struct espl_cuda_graph *graph; /* NULL until a pass is asked for */
     struct espl_device_vision_block *blocks;
@@ -78,9 +81,16 @@ struct espl_device_vision_source {
  * error. */
 enum espl_status espl_device_vision_build(const struct espl_model_config *config, size_t images,
                                           const struct espl_pixel_scale *scale, float clip,
+                                          enum espl_device_vision_by by,
                                           struct espl_device_vision_masters *masters,
                                           const struct espl_device_vision_source *source,
                                           struct espl_device_vision **out, struct espl_error *err);
+/** Finds out who multiplies a packed linear of a block. layout, codes (out, in): what it holds. */
+enum espl_status espl_device_vision_choose(struct espl_device_vision *vision,
+                                           const struct espl_device_vision_block *block,
+                                           const struct espl_nm_layout *layout, const int8_t *codes,
+                                           struct espl_device_vision_linear *linear,
+                                           struct espl_error *err);
 /** Puts the parts of a pass that vision->parts names into a stream. self: the vision. */
 enum espl_status espl_device_vision_enqueue(void *self, void *stream, struct espl_error *err);
 /** Frees what device_vision_random.c keeps. NULL is allowed. */

@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "espalier/cuda_memory.h"
+#include "espalier/cuda_vision.h"
 #include "eval/device_memory.h"
 #include "eval/forward_internal.h"
 #include "model/element.h"
@@ -56,13 +57,15 @@ void espl_device_vision_linear_free(struct espl_device_vision_linear *linear)
     espl_cuda_free(linear->scales);
     espl_cuda_free(linear->bias);
     espl_cuda_free(linear->halves);
+    espl_cuda_free(linear->bytes);
     memset(linear, 0, sizeof *linear);
 }
 
 uint64_t espl_device_vision_linear_bytes(const struct espl_device_vision_linear *linear)
 {
-    return linear->matrix != NULL ? espl_cuda_nm_matrix_bytes(linear->matrix)
-                                  : sizeof(uint16_t) * linear->out * linear->half_stride;
+    return linear->library != NULL  ? (uint64_t)linear->out * linear->in
+           : linear->matrix != NULL ? espl_cuda_nm_matrix_bytes(linear->matrix)
+                                    : sizeof(uint16_t) * linear->out * linear->half_stride;
 }
 
 /* *changed <- the same codes with n of every m stored. */
@@ -158,11 +161,30 @@ static bool starts_early(const struct espl_cuda_nm *product, size_t tokens)
     return tokens < MANY_TOKENS || espl_cuda_nm_chosen(product).tile_rows > MOST_SMALL_ROWS;
 }
 
+static enum espl_status run_by_library(const struct espl_device_vision_linear *linear,
+                                       const int8_t *codes, const float *scales, size_t tokens,
+                                       uint16_t *y, void *stream, struct espl_error *err)
+{
+    const struct espl_cuda_vision_sums sums = {.sums = linear->sums,
+                                               .rows = tokens,
+                                               .width = linear->out,
+                                               .column_scales = linear->scales,
+                                               .row_scales = scales,
+                                               .bias = linear->bias,
+                                               .y = y};
+    const enum espl_status status = espl_cuda_blaslt_run(
+        linear->library, linear->algorithm, linear->bytes, codes, linear->sums, stream, err);
+    return status == ESPL_OK ? espl_cuda_vision_scale(&sums, stream, err) : status;
+}
+
 enum espl_status espl_device_vision_linear_run(const struct espl_device_vision_linear *linear,
                                                const int8_t *codes, const float *scales,
                                                size_t tokens, uint16_t *y, void *stream,
                                                struct espl_error *err)
 {
+    if (linear->library != NULL) {
+        return run_by_library(linear, codes, scales, tokens, y, stream, err);
+    }
     const struct espl_cuda_nm_operands operands = {
         .x = codes,
         .x_stride = espl_device_vision_code_stride(linear->in),

@@ -1,5 +1,8 @@
 /* Weights of an image model on the device: those of a model artifact. */
 #include "eval/device_vision_internal.h"
+#include "eval/forward_internal.h"
+
+#include <stdlib.h>
 
 enum { CODE_BITS = 8 };
 
@@ -16,6 +19,27 @@ static enum espl_status read_floats(void *user, int64_t layer, enum espl_role ro
     return espl_layer_weights_load(weights, stored->model, layer, role, true, err);
 }
 
+/* Own kernel or library. n: what the linear is packed at, 0 = as in `packed`. */
+static enum espl_status choose(struct espl_device_vision *vision,
+                               const struct espl_device_vision_block *block,
+                               const struct espl_nm_matrix *packed, unsigned n,
+                               struct espl_device_vision_linear *linear, struct espl_error *err)
+{
+    struct espl_nm_layout layout = packed->layout;
+    int8_t *codes = espl_eval_allocate(layout.rows, layout.cols, sizeof *codes);
+    if (codes == NULL) {
+        return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", layout.rows,
+                         layout.cols);
+    }
+    layout.n = n > layout.n ? n : layout.n;
+    enum espl_status status = espl_nm_decode(packed, codes, err);
+    if (status == ESPL_OK) {
+        status = espl_device_vision_choose(vision, block, &layout, codes, linear, err);
+    }
+    free(codes);
+    return status;
+}
+
 static enum espl_status make_packed(const struct stored *stored, struct espl_device_vision *vision,
                                     uint64_t number, enum espl_role role,
                                     const struct espl_quant_linear *packed, struct espl_error *err)
@@ -28,7 +52,11 @@ static enum espl_status make_packed(const struct stored *stored, struct espl_dev
     }
     const unsigned n =
         stored->level != NULL ? stored->level(stored->user, number, role, &packed->nm->layout) : 0;
-    return espl_device_vision_linear_pack(packed, n, block->rows, &block->linears[role], err);
+    const enum espl_status status =
+        espl_device_vision_linear_pack(packed, n, block->rows, &block->linears[role], err);
+    return status == ESPL_OK && vision->by != ESPL_DEVICE_VISION_OWN
+               ? choose(vision, block, packed->nm, n, &block->linears[role], err)
+               : status;
 }
 
 static enum espl_status read_linear(void *user, struct espl_device_vision *vision, uint64_t block,
@@ -56,6 +84,7 @@ static enum espl_status read_linear(void *user, struct espl_device_vision *visio
 enum espl_status espl_device_vision_create(struct espl_model *model, size_t images,
                                            const struct espl_pixel_scale *scale,
                                            espl_device_vision_level_fn level, void *user,
+                                           enum espl_device_vision_by by,
                                            struct espl_device_vision **out, struct espl_error *err)
 {
     const struct espl_quant_scheme *scheme = espl_model_quant_scheme(model);
@@ -68,6 +97,6 @@ enum espl_status espl_device_vision_create(struct espl_model *model, size_t imag
                          CODE_BITS, scheme->activation_bits);
     }
     return espl_device_vision_build(espl_model_get_config(model), images, scale,
-                                    coded ? (float)scheme->activation_clip : 1.0F, NULL, &source,
-                                    out, err);
+                                    coded ? (float)scheme->activation_clip : 1.0F, by, NULL,
+                                    &source, out, err);
 }

@@ -14,6 +14,7 @@ enum { MOST_MASTERS = 16 * 4 * ESPL_VISION_MAX_STAGES }; /* levels, linears of a
 
 struct master {
     struct espl_nm_layout layout;
+    int8_t *codes; /* on the host */
     struct espl_cuda_nm_matrix *matrix;
 };
 
@@ -55,12 +56,13 @@ static void fill_codes(const struct espl_nm_layout *layout, int8_t *codes)
     }
 }
 
-enum espl_status espl_device_vision_random_matrix(const struct espl_nm_layout *layout,
-                                                  struct espl_cuda_nm_matrix **out,
-                                                  struct espl_error *err)
+/* *all, the codes, is freed by the caller, also after an error. */
+static enum espl_status draw_matrix(const struct espl_nm_layout *layout, int8_t **all,
+                                    struct espl_cuda_nm_matrix **out, struct espl_error *err)
 {
     struct espl_nm_matrix packed = {0};
     int8_t *codes = espl_eval_allocate(layout->rows, layout->cols, sizeof *codes);
+    *all = codes;
     if (codes == NULL) {
         return espl_fail(err, ESPL_E_NOMEM, "out of memory for a matrix of %zu x %zu", layout->rows,
                          layout->cols);
@@ -71,6 +73,15 @@ enum espl_status espl_device_vision_random_matrix(const struct espl_nm_layout *l
         status = espl_cuda_nm_matrix_create(&packed, out, err);
     }
     espl_nm_free(&packed);
+    return status;
+}
+
+enum espl_status espl_device_vision_random_matrix(const struct espl_nm_layout *layout,
+                                                  struct espl_cuda_nm_matrix **out,
+                                                  struct espl_error *err)
+{
+    int8_t *codes = NULL;
+    const enum espl_status status = draw_matrix(layout, &codes, out, err);
     free(codes);
     return status;
 }
@@ -79,6 +90,7 @@ void espl_device_vision_masters_free(struct espl_device_vision_masters *masters)
 {
     for (size_t i = 0; masters != NULL && i < masters->count; i++) {
         espl_cuda_nm_matrix_destroy(masters->items[i].matrix);
+        free(masters->items[i].codes);
     }
     if (masters != NULL) {
         free(masters->specs);
@@ -87,8 +99,8 @@ void espl_device_vision_masters_free(struct espl_device_vision_masters *masters)
 }
 
 static enum espl_status find_master(struct espl_device_vision_masters *masters,
-                                    const struct espl_nm_layout *layout,
-                                    const struct espl_cuda_nm_matrix **out, struct espl_error *err)
+                                    const struct espl_nm_layout *layout, const struct master **out,
+                                    struct espl_error *err)
 {
     size_t i = 0;
     while (i < masters->count && memcmp(&masters->items[i].layout, layout, sizeof *layout) != 0) {
@@ -100,12 +112,16 @@ static enum espl_status find_master(struct espl_device_vision_masters *masters,
     }
     enum espl_status status = ESPL_OK;
     if (i == masters->count) {
-        status = espl_device_vision_random_matrix(layout, &masters->items[i].matrix, err);
+        status = draw_matrix(layout, &masters->items[i].codes, &masters->items[i].matrix, err);
+        if (status != ESPL_OK) {
+            free(masters->items[i].codes);
+            masters->items[i].codes = NULL;
+        }
     }
     if (status == ESPL_OK) {
         masters->items[i].layout = *layout;
         masters->count += i == masters->count;
-        *out = masters->items[i].matrix;
+        *out = &masters->items[i];
     }
     return status;
 }
@@ -115,7 +131,7 @@ enum espl_status espl_device_vision_set(struct espl_device_vision *vision, uint6
 {
     struct espl_device_vision_linear *linear =
         block < vision->config.layers ? &vision->blocks[block].linears[role] : NULL;
-    const struct espl_cuda_nm_matrix *master = NULL;
+    const struct master *master = NULL;
     struct espl_cuda_nm_matrix *copy = NULL;
     struct espl_nm_layout layout;
     if (vision->masters == NULL || linear == NULL || linear->scales == NULL) {
@@ -133,7 +149,7 @@ enum espl_status espl_device_vision_set(struct espl_device_vision *vision, uint6
     vision->graph = NULL;
     enum espl_status status = find_master(vision->masters, &layout, &master, err);
     if (status == ESPL_OK) {
-        status = espl_cuda_nm_matrix_clone(master, &copy, err);
+        status = espl_cuda_nm_matrix_clone(master->matrix, &copy, err);
     }
     if (status == ESPL_OK) {
         status = espl_device_vision_linear_replace(linear, copy, vision->blocks[block].rows, err);
@@ -141,7 +157,9 @@ enum espl_status espl_device_vision_set(struct espl_device_vision *vision, uint6
             espl_cuda_nm_matrix_destroy(copy);
         }
     }
-    return status;
+    return status == ESPL_OK ? espl_device_vision_choose(vision, &vision->blocks[block], &layout,
+                                                         master->codes, linear, err)
+                             : status;
 }
 
 /* ---- source ---- */
@@ -232,7 +250,8 @@ enum espl_status espl_device_vision_create_random(const struct espl_model_config
     masters->random = *random;
     enum espl_status status = espl_arch_tensors(config, &masters->specs, &masters->spec_count, err);
     if (status == ESPL_OK) {
-        status = espl_device_vision_build(config, images, NULL, 1.0F, masters, &source, out, err);
+        status = espl_device_vision_build(config, images, NULL, 1.0F, random->by, masters, &source,
+                                          out, err);
     } else {
         espl_device_vision_masters_free(masters);
     }

@@ -42,6 +42,14 @@ enum espl_status espl_cuda_vision_quantise(const uint16_t *x, size_t rows, size_
     return espl_cuda_fail_absent(err);
 }
 
+enum espl_status espl_cuda_vision_scale(const struct espl_cuda_vision_sums *sums, void *stream,
+                                        struct espl_error *err)
+{
+    (void)sums;
+    (void)stream;
+    return espl_cuda_fail_absent(err);
+}
+
 enum espl_status espl_cuda_vision_finish(uint16_t *x, size_t rows, size_t width, const float *bias,
                                          bool gelu, void *stream, struct espl_error *err)
 {

@@ -24,9 +24,9 @@ double espl_budget_worse_error(double a, double b)
 static bool are_own_kernels(const struct espl_latency_record *record, const char *device)
 {
     const char *const *names = espl_nm_stack_kernels(device);
-    bool own = record->kernel_count <= ESPL_NM_KERNELS;
+    bool own = true;
     for (size_t k = 0; own && k < record->kernel_count; k++) {
-        own = strcmp(record->kernels[k], names[k]) == 0;
+        own = names[k] != NULL && strcmp(record->kernels[k], names[k]) == 0;
     }
     return own;
 }

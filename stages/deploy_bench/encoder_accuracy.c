@@ -97,9 +97,10 @@ static enum espl_status open_judge(struct judge *judge, struct espl_model *model
         status =
             espl_vision_create(model, judge->cpu, BATCH, &judge->set.scale, &judge->on_cpu, err);
     }
-    return status == ESPL_OK ? espl_device_vision_create(model, BATCH, &judge->set.scale, NULL,
-                                                         NULL, &judge->on_device, err)
-                             : status;
+    return status == ESPL_OK
+               ? espl_device_vision_create(model, BATCH, &judge->set.scale, NULL, NULL,
+                                           ESPL_DEVICE_VISION_OWN, &judge->on_device, err)
+               : status;
 }
 
 enum espl_status espl_encoder_judge(struct espl_stage_ctx *ctx, struct espl_model *model,

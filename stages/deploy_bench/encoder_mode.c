@@ -128,15 +128,19 @@ static enum espl_status open_runtime(struct state *state, enum espl_encoder_runt
                                      size_t batch, struct espl_device_vision **vision,
                                      struct espl_error *err)
 {
-    const struct espl_device_vision_random random = {
-        .m = DENSE_M, .vector = 1, .halves = runtime == ESPL_ENCODER_DENSE_FP16};
+    const struct espl_device_vision_random random = {.m = DENSE_M,
+                                                     .vector = 1,
+                                                     .halves = runtime == ESPL_ENCODER_DENSE_FP16,
+                                                     .by = runtime == ESPL_ENCODER_DENSE_BEST
+                                                               ? ESPL_DEVICE_VISION_FASTEST
+                                                               : ESPL_DEVICE_VISION_OWN};
     if (runtime != ESPL_ENCODER_PACKED) {
         return espl_device_vision_create_random(espl_model_get_config(state->model), &random, batch,
                                                 vision, err);
     }
     return espl_device_vision_create(state->model, batch, NULL,
                                      levels_apply(state, batch) ? espl_encoder_level : NULL,
-                                     &state->levels, vision, err);
+                                     &state->levels, ESPL_DEVICE_VISION_FASTEST, vision, err);
 }
 
 static enum espl_status time_pass(const struct state *state, struct espl_device_vision *vision,
@@ -158,6 +162,7 @@ static enum espl_status time_pass(const struct state *state, struct espl_device_
         pass->parts[p] = time.median;
     }
     pass->weight_bytes = espl_device_vision_weight_bytes(vision);
+    pass->by_library = espl_device_vision_by_library(vision);
     return status;
 }
 
@@ -180,13 +185,18 @@ static enum espl_status measure(struct state *state, enum espl_encoder_runtime r
         status = time_pass(state, vision, pass, err);
     }
     if (status == ESPL_OK) {
+        char by_library[48] = "";
+        if (pass->by_library > 0) {
+            (void)snprintf(by_library, sizeof by_library, ", %llu linears by cuBLASLt",
+                           (unsigned long long)pass->by_library);
+        }
         pass->device_bytes = before > after ? before - after : 0;
         state->record.count++;
         espl_log(espl_ctx_log(state->ctx), ESPL_LOG_INFO,
-                 "%s, batch %zu: %.4g ms (products %.4g, attention %.4g, norms %.4g, rest %.4g)",
+                 "%s, batch %zu: %.4g ms (products %.4g, attention %.4g, norms %.4g, rest %.4g)%s",
                  espl_encoder_runtimes[runtime], batch, 1e3 * pass->time.median,
                  1e3 * pass->parts[0], 1e3 * pass->parts[1], 1e3 * pass->parts[2],
-                 1e3 * pass->parts[3]);
+                 1e3 * pass->parts[3], by_library);
     }
     if (status == ESPL_OK && runtime == ESPL_ENCODER_PACKED && levels_apply(state, batch)) {
         pass->predicted = espl_encoder_predicted(&state->levels);

@@ -5,7 +5,8 @@
 #include <jansson.h>
 #include <math.h>
 
-const char *const espl_encoder_runtimes[] = {"packed", "dense-int8", "dense-fp16", NULL};
+const char *const espl_encoder_runtimes[] = {"packed", "dense-int8", "dense-fp16",
+                                             "dense-int8-best", NULL};
 const char *const espl_encoder_parts[ESPL_ENCODER_PARTS] = {"products", "attention", "norms",
                                                             "rest"};
 
@@ -60,6 +61,7 @@ static enum espl_status write_passes(const struct espl_encoder_record *record,
 {
     uint64_t which[MOST][2];
     uint64_t bytes[MOST];
+    uint64_t by_library[MOST];
     double seconds[MOST][TIMES];
     double parts[MOST][ESPL_ENCODER_PARTS];
     double predicted[MOST];
@@ -68,6 +70,7 @@ static enum espl_status write_passes(const struct espl_encoder_record *record,
         which[i][0] = pass->batch;
         which[i][1] = (uint64_t)pass->runtime;
         bytes[i] = pass->weight_bytes;
+        by_library[i] = pass->by_library;
         seconds[i][0] = pass->time.median;
         seconds[i][1] = pass->time.p95;
         predicted[i] = pass->predicted > 0.0 ? pass->predicted : (double)NAN;
@@ -83,6 +86,7 @@ static enum espl_status write_passes(const struct espl_encoder_record *record,
     } columns[] = {
         {"/passes/which", ESPL_DTYPE_U64, 2, which},
         {"/passes/weight_bytes", ESPL_DTYPE_U64, 0, bytes},
+        {"/passes/library_linears", ESPL_DTYPE_U64, 0, by_library},
         {"/passes/seconds", ESPL_DTYPE_F64, TIMES, seconds},
         {"/passes/part_seconds", ESPL_DTYPE_F64, ESPL_ENCODER_PARTS, parts},
         {"/passes/predicted_seconds", ESPL_DTYPE_F64, 0, predicted},

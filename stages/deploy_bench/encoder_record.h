@@ -10,12 +10,13 @@
 
 /** How a pass multiplies. */
 enum espl_encoder_runtime {
-    ESPL_ENCODER_PACKED,     /* the model as it is packed */
-    ESPL_ENCODER_DENSE_INT8, /* random bytes, N = M, the same kernels */
+    ESPL_ENCODER_PACKED,     /* the model as it is packed, by our kernels or cuBLASLt */
+    ESPL_ENCODER_DENSE_INT8, /* random bytes, N = M, our kernels */
     ESPL_ENCODER_DENSE_FP16, /* random FP16 weights, cuBLAS */
+    ESPL_ENCODER_DENSE_BEST, /* random bytes, N = M, our kernels or cuBLASLt */
     ESPL_ENCODER_RUNTIMES
 };
-/** "packed", "dense-int8", "dense-fp16"; ends with NULL. */
+/** "packed", "dense-int8", "dense-fp16", "dense-int8-best"; ends with NULL. */
 extern const char *const espl_encoder_runtimes[];
 
 /** Parts of a pass, each timed alone. */
@@ -30,6 +31,7 @@ struct espl_encoder_pass {
     double parts[ESPL_ENCODER_PARTS]; /* seconds */
     uint64_t weight_bytes;            /* of the linears of blocks */
     uint64_t device_bytes;            /* memory that weights and buffers take */
+    uint64_t by_library;              /* linears of bytes that cuBLASLt multiplies */
     double predicted;                 /* seconds; 0 = nobody did */
 };
 

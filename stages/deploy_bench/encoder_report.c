@@ -35,6 +35,7 @@ static enum espl_status report_points(struct espl_stage_ctx *ctx,
         {"ms_per_batch", 1e3 * pass->time.median},
         {"ms_per_batch_p95", 1e3 * pass->time.p95},
         {"device_bytes", (double)pass->device_bytes},
+        {"library_linears", (double)pass->by_library},
     };
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; status == ESPL_OK && i < sizeof figures / sizeof figures[0]; i++) {

@@ -94,12 +94,12 @@ static const struct espl_param params_table[] = {
      .offset = offsetof(struct espl_deploy_params, batches)},
     {.name = "runtimes",
      .help =
-         "mode encoder: packed = the model; dense-int8 and dense-fp16 = random dense weights in "
-         "the same pass, by the same kernels and by cuBLAS",
+         "mode encoder: packed = the model; dense-int8, dense-int8-best and dense-fp16 = random "
+         "dense weights in the same pass, by our kernels, by these or cuBLASLt, by cuBLAS",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .flags = ESPL_PARAM_LIST,
-     .default_text = "[packed, dense-int8, dense-fp16]",
+     .default_text = "[packed, dense-int8, dense-int8-best, dense-fp16]",
      .choices = espl_encoder_runtimes,
      .offset = offsetof(struct espl_deploy_params, runtimes)},
     {.name = "pictures",

@@ -1,5 +1,6 @@
 #include "stages/latency_profile/latency_measure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,9 @@ enum espl_status espl_latency_record_begin(const struct espl_nm_layers *layers,
     record->batch = plan->batch;
     record->m = plan->m;
     record->vector = plan->vector > 0 ? plan->vector : 1;
-    record->kernel_count = plan->vector > 0 ? ESPL_NM_KERNELS : 1;
-    for (size_t k = 0; k < record->kernel_count; k++) {
+    for (size_t k = 0; kernels[k] != NULL && (k == 0 || plan->vector > 0); k++) {
         (void)snprintf(record->kernels[k], ESPL_LATENCY_NAME, "%s", kernels[k]);
+        record->kernel_count = k + 1;
     }
     record->layer_count = layers->count;
     record->run_count = plan->runs;
@@ -72,6 +73,9 @@ static enum espl_status measure_entry(struct espl_nm_stack *stack, size_t repeat
     if (status == ESPL_OK) {
         espl_latency_summarise(times, repeats, &table->raw[entry], &table->spread[entry]);
     }
+    if (status == ESPL_OK && table->raw[entry] <= 0.0) { /* there is no such kernel */
+        table->raw[entry] = table->spread[entry] = (double)NAN;
+    }
     return status;
 }
 
@@ -93,6 +97,10 @@ static enum espl_status measure_table(struct espl_stage_ctx *ctx, struct espl_nm
             if (n == table->m) {
                 status = measure_entry(stack, plan->repeats, table, shape, n, ESPL_NM_KERNEL_DENSE,
                                        times, err);
+                if (status == ESPL_OK && table->kernel_count > ESPL_NM_KERNEL_LIBRARY) {
+                    status = measure_entry(stack, plan->repeats, table, shape, n,
+                                           ESPL_NM_KERNEL_LIBRARY, times, err);
+                }
             } else if (plan->vector > 0) {
                 status = measure_entry(stack, plan->repeats, table, shape, n, ESPL_NM_KERNEL_SPARSE,
                                        times, err);

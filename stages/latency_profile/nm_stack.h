@@ -8,7 +8,9 @@
  * attention, GELU, residual adds) with the ops that evaluation uses.
  *
  * On a CUDA device "dense-int8" and "md-spmm" are the products of bytes of espalier/cuda_nm.h with
- * FP16 results, N = M and less; a pass is that of eval/device_vision.h, from pictures to logits. */
+ * FP16 results, N = M and less, and "dense-cublaslt" is the dense one by the library, with a kernel
+ * for scales and FP16 behind it; a pass is that of eval/device_vision.h, from pictures to logits,
+ * with the faster of both. */
 #ifndef ESPL_STAGES_NM_STACK_H
 #define ESPL_STAGES_NM_STACK_H
 
@@ -17,7 +19,8 @@
 #include "stages/latency_profile/latency_record.h"
 #include "stages/nm_supernet/nm_layers.h"
 
-enum { ESPL_NM_KERNEL_DENSE, ESPL_NM_KERNEL_SPARSE, ESPL_NM_KERNELS };
+/** The library's is on CUDA devices alone. */
+enum { ESPL_NM_KERNEL_DENSE, ESPL_NM_KERNEL_SPARSE, ESPL_NM_KERNEL_LIBRARY, ESPL_NM_MOST_KERNELS };
 
 struct espl_nm_stack;
 
@@ -34,7 +37,7 @@ struct espl_nm_stack_plan {
 
 /** Does the job's device mean a CUDA device to what measures layers? */
 bool espl_nm_stack_is_cuda(const char *device);
-/** Names of the kernels on a device; as many as ESPL_NM_KERNELS. */
+/** Names of the kernels on a device, by number; ends with NULL. */
 const char *const *espl_nm_stack_kernels(const char *device);
 /** Refuses, blaming the parameter, what the device cannot time. Errors: UNSUPPORTED, JOB. */
 enum espl_status espl_nm_stack_check(const char *device, size_t vector, struct espl_error *err);
@@ -48,7 +51,8 @@ size_t espl_nm_stack_threads(const struct espl_nm_stack *stack);
 /** Host bytes that the CPU's object takes. */
 uint64_t espl_nm_stack_bytes(const struct espl_nm_layers *layers, size_t batch);
 
-/** Seconds of one product of a shape with n of m kept. DENSE: n must be m. */
+/** Seconds of one product of a shape with n of m kept. DENSE and LIBRARY: n must be m. *seconds <-
+ * 0 when the library has no product for it. */
 enum espl_status espl_nm_stack_time_product(struct espl_nm_stack *stack,
                                             const struct espl_latency_shape *shape, unsigned n,
                                             int kernel, double *seconds, struct espl_error *err);

@@ -4,7 +4,7 @@
 #include "espalier/cuda_memory.h"
 #include "eval/device_memory.h"
 #include "eval/device_vision.h"
-#include "eval/device_vision_linear.h"
+#include "eval/device_vision_library.h"
 #include "eval/device_vision_random.h"
 #include "stages/latency_profile/nm_stack_kinds.h"
 
@@ -26,6 +26,7 @@ struct cuda_stack {
     int8_t *x;
     float *scales; /* of tokens and of rows */
     uint16_t *y;
+    int32_t *sums; /* of the library */
     size_t cache_bytes;
     /* The product that was timed last. */
     struct espl_nm_layout layout;
@@ -33,6 +34,10 @@ struct cuda_stack {
     struct espl_cuda_nm_matrix *copies[MOST_COPIES];
     size_t copy_count;
     struct espl_cuda_nm *product;
+    /* The same of the library: copies of dense weights behind each other. */
+    struct espl_device_vision_library *library;
+    struct espl_device_vision_linear dense;
+    size_t dense_copies;
 };
 
 static void drop_product(struct cuda_stack *stack)
@@ -50,6 +55,9 @@ static void destroy_cuda(struct espl_nm_stack *base)
     struct cuda_stack *stack = (struct cuda_stack *)base;
     drop_product(stack);
     espl_device_vision_destroy(stack->vision);
+    espl_cuda_free(stack->dense.bytes);
+    espl_device_vision_library_destroy(stack->library);
+    espl_cuda_free(stack->sums);
     espl_cuda_free(stack->x);
     espl_cuda_free(stack->scales);
     espl_cuda_free(stack->y);
@@ -70,7 +78,7 @@ static enum espl_status take_operands(struct cuda_stack *stack, struct espl_erro
         size_t x = 0;
         size_t y = 0;
         if (!espl_mul_size(shape.tokens, espl_device_vision_code_stride(shape.in), &x) ||
-            !espl_mul_size(shape.tokens, shape.out, &y) || y > SIZE_MAX / sizeof *stack->y) {
+            !espl_mul_size(shape.tokens, shape.out, &y) || y > SIZE_MAX / sizeof *stack->sums) {
             return espl_fail(err, ESPL_E_NOMEM, "a batch of %zu images is too large",
                              stack->plan.batch);
         }
@@ -84,6 +92,7 @@ static enum espl_status take_operands(struct cuda_stack *stack, struct espl_erro
     float *scales = malloc(terms * sizeof *scales);
     void *x = NULL;
     void *y = NULL;
+    void *sums = NULL;
     enum espl_status status = bytes != NULL && scales != NULL
                                   ? ESPL_OK
                                   : espl_fail(err, ESPL_E_NOMEM, "no memory for activations");
@@ -104,6 +113,10 @@ static enum espl_status take_operands(struct cuda_stack *stack, struct espl_erro
         status = espl_cuda_alloc(out * sizeof *stack->y, &y, err);
         stack->y = y;
     }
+    if (status == ESPL_OK) {
+        status = espl_cuda_alloc(out * sizeof *stack->sums, &sums, err);
+        stack->sums = sums;
+    }
     free(bytes);
     free(scales);
     return status;
@@ -123,6 +136,9 @@ static enum espl_status open_cuda(const struct espl_nm_stack_plan *plan, struct 
     stack->base.kind = &espl_nm_stack_cuda;
     stack->plan = *plan;
     enum espl_status status = espl_cuda_cache_bytes(&stack->cache_bytes, err);
+    if (status == ESPL_OK) {
+        status = espl_device_vision_library_create(&stack->library, err);
+    }
     if (status == ESPL_OK) {
         status = take_operands(stack, err);
     }
@@ -203,14 +219,81 @@ static enum espl_status launch_product(void *self, size_t copy, bool overlap, vo
                             overlap, stream, err);
 }
 
+/* ---- the same by the library ---- */
+
+/* Dense weights of a shape in copies worth four times the cache, and the library's product. Their
+ * values do not matter: they are some of the activations'. */
+static enum espl_status prepare_dense(struct cuda_stack *stack,
+                                      const struct espl_latency_shape *shape,
+                                      struct espl_error *err)
+{
+    struct espl_device_vision_linear *dense = &stack->dense;
+    const struct espl_device_vision_operands operands = {stack->x, stack->scales, stack->sums,
+                                                         stack->y};
+    const size_t each = shape->in * shape->out;
+    const size_t wanted = 4 * stack->cache_bytes / each + 1;
+    void *bytes = NULL;
+    if (dense->bytes != NULL && stack->tokens == shape->tokens && dense->in == shape->in &&
+        dense->out == shape->out) {
+        return ESPL_OK;
+    }
+    espl_cuda_free(dense->bytes);
+    *dense = (struct espl_device_vision_linear){
+        .in = shape->in, .out = shape->out, .scales = stack->scales, .bias = stack->scales};
+    stack->tokens = shape->tokens;
+    stack->dense_copies = wanted < MOST_COPIES ? wanted : MOST_COPIES;
+    enum espl_status status = espl_cuda_alloc(each * stack->dense_copies, &bytes, err);
+    dense->bytes = bytes;
+    if (status == ESPL_OK) {
+        status = espl_cuda_fill(bytes, 1, each * stack->dense_copies, err);
+    }
+    return status == ESPL_OK ? espl_device_vision_library_find(stack->library, &operands,
+                                                               shape->tokens, dense, err)
+                             : status;
+}
+
+static enum espl_status launch_dense(void *self, size_t copy, bool overlap, void *stream,
+                                     struct espl_error *err)
+{
+    const struct cuda_stack *stack = self;
+    struct espl_device_vision_linear one = stack->dense;
+    one.bytes += copy % stack->dense_copies * one.in * one.out;
+    (void)overlap;
+    return espl_device_vision_linear_run(&one, stack->x, stack->scales, stack->tokens, stack->y,
+                                         stream, err);
+}
+
+static enum espl_status time_dense(struct cuda_stack *stack, const struct espl_latency_shape *shape,
+                                   double *seconds, struct espl_error *err)
+{
+    struct espl_cuda_time time = {0};
+    *seconds = 0.0;
+    if (!espl_device_vision_library_can(shape->in, shape->out)) {
+        return ESPL_OK;
+    }
+    enum espl_status status = prepare_dense(stack, shape, err);
+    if (status == ESPL_OK && stack->dense.library != NULL) {
+        const struct espl_cuda_subject subject = {stack, launch_dense};
+        const struct espl_cuda_timing_options options = {
+            .graph = true,
+            .launches = stack->dense_copies > LEAST_LAUNCHES ? stack->dense_copies : LEAST_LAUNCHES,
+            .repeats = 1};
+        status = espl_cuda_time_launches(&subject, &options, &time, err);
+    }
+    *seconds = time.median;
+    return status;
+}
+
 static enum espl_status time_product(struct espl_nm_stack *base,
                                      const struct espl_latency_shape *shape, unsigned n, int kernel,
                                      double *seconds, struct espl_error *err)
 {
     struct cuda_stack *stack = (struct cuda_stack *)base;
     struct espl_cuda_time time = {0};
-    (void)kernel; /* n says it: dense is n = m */
-    enum espl_status status = prepare(stack, shape, n, err);
+    if (kernel == ESPL_NM_KERNEL_LIBRARY) {
+        return time_dense(stack, shape, seconds, err);
+    }
+    enum espl_status status = prepare(stack, shape, n, err); /* n = m: dense */
     if (status == ESPL_OK) {
         const struct espl_cuda_subject subject = {stack, launch_product};
         const struct espl_cuda_timing_options options = {
@@ -229,7 +312,9 @@ static enum espl_status time_product(struct espl_nm_stack *base,
 static enum espl_status open_vision(struct cuda_stack *stack, struct espl_error *err)
 {
     const struct espl_device_vision_random random = {
-        .m = stack->plan.m, .vector = stack->plan.vector > 0 ? (unsigned)stack->plan.vector : 1};
+        .m = stack->plan.m,
+        .vector = stack->plan.vector > 0 ? (unsigned)stack->plan.vector : 1,
+        .by = ESPL_DEVICE_VISION_FASTEST};
     if (stack->vision != NULL) {
         return ESPL_OK;
     }
@@ -263,7 +348,7 @@ static enum espl_status time_pass(struct espl_nm_stack *base,
 }
 
 const struct espl_nm_stack_kind espl_nm_stack_cuda = {
-    .kernels = {"dense-int8", "md-spmm"},
+    .kernels = {"dense-int8", "md-spmm", "dense-cublaslt"},
     .open = open_cuda,
     .destroy = destroy_cuda,
     .threads = no_threads,

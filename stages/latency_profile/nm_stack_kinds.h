@@ -5,7 +5,7 @@
 #include "stages/latency_profile/nm_stack.h"
 
 struct espl_nm_stack_kind {
-    const char *kernels[ESPL_NM_KERNELS];
+    const char *kernels[ESPL_NM_MOST_KERNELS + 1]; /* ends with NULL */
     enum espl_status (*open)(const struct espl_nm_stack_plan *plan, struct espl_nm_stack **out,
                              struct espl_error *err);
     void (*destroy)(struct espl_nm_stack *stack);

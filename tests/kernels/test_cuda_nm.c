@@ -2,6 +2,8 @@
  * of the work that the rule would not choose, all outputs. Skipped on machines without a CUDA
  * device. */
 #include "espalier/cuda_memory.h"
+#include "espalier/cuda_vision.h"
+#include "kernels/cuda_arrays.h"
 #include "kernels/cuda_device.h"
 #include "kernels/cuda_nm_product.h"
 
@@ -120,6 +122,50 @@ static void test_outputs__every_epilogue(void **state)
     }
 }
 
+/* Sums of a dense product by a library, scaled by the kernel of image models: the bits of a
+ * product.
+ */
+static void test_outputs__of_scaled_sums(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{8, 1}, {40, 13}, {1600, 5}, {8, 1500}}; /* rows, tokens */
+    struct espl_rng rng = espl_rng_stream(58, "cuda-nm", 0);
+    struct espl_error err;
+    if (!cuda_has_device()) {
+        skip();
+    }
+    for (size_t i = 0; i < 2 * (sizeof shapes / sizeof shapes[0]); i++) {
+        const struct espl_nm_layout layout = {shapes[i / 2][0], 96, 8, 8, 64};
+        struct nm_product p;
+        nm_product_make(&rng, &layout, shapes[i / 2][1], NM_FULL_RANGE, &p);
+        nm_product_expect(&p, ESPL_NM_INT32, ESPL_NM_LINEAR, false);
+        int32_t *sums = cuda_array(p.expected, p.y_bytes);
+        nm_product_expect(&p, ESPL_NM_FP16, ESPL_NM_LINEAR, true);
+        const float *terms = p.device_floats;
+        const struct espl_cuda_vision_sums scaled = {
+            .sums = sums,
+            .rows = p.tokens,
+            .width = layout.rows,
+            .column_scales = terms,
+            .row_scales = p.operands.epilogue.token_scales,
+            .bias = i % 2 == 0 ? p.operands.epilogue.bias : NULL,
+            .y = p.device_y,
+        };
+        if (i % 2 != 0) { /* without a bias: one of zeros */
+            memset(p.floats + layout.rows, 0, layout.rows * sizeof *p.floats);
+            nm_product_expect(&p, ESPL_NM_FP16, ESPL_NM_LINEAR, true);
+        }
+        cuda_check(espl_cuda_fill(p.device_y, NM_PRODUCT_POISON, p.y_bytes, &err), &err);
+        cuda_check(espl_cuda_vision_scale(&scaled, NULL, &err), &err);
+        cuda_check(espl_cuda_download(p.y, p.device_y, p.y_bytes, &err), &err);
+        nm_product_compare(&p, p.y, "scaled sums");
+        espl_cuda_free(sums);
+        nm_product_free(&p);
+    }
+    const struct espl_cuda_vision_sums uneven = {.rows = 1, .width = 12};
+    assert_int_equal(espl_cuda_vision_scale(&uneven, NULL, &err), ESPL_E_UNSUPPORTED);
+}
+
 static void test_operands__refused(void **state)
 {
     (void)state;
@@ -199,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_sums__extremes),
         cmocka_unit_test(test_sums__most_columns),
         cmocka_unit_test(test_outputs__every_epilogue),
+        cmocka_unit_test(test_outputs__of_scaled_sums),
         cmocka_unit_test(test_operands__refused),
         cmocka_unit_test(test_overlap__waits_for_activations),
     };

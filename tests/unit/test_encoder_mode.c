@@ -34,7 +34,7 @@ static void test_plan__passes(void **state)
                 "batches: [1, 16]}}\n");
     plan_expect_clean(&planned);
     const struct espl_estimate *estimate = &planned.plan->stages[2].estimate;
-    assert_string_equal(estimate->note, "3 runtimes at 2 batches, on cuda:0");
+    assert_string_equal(estimate->note, "4 runtimes at 2 batches, on cuda:0");
     assert_true(estimate->device_bytes > 0 && estimate->device_only);
     plan_free(&planned);
 }

@@ -144,7 +144,10 @@ static void test_stack__what_a_device_can_time(void **state)
     assert_false(espl_nm_stack_is_cuda("auto"));
     assert_true(espl_nm_stack_is_cuda("cuda:0"));
     assert_string_equal(espl_nm_stack_kernels("cpu")[ESPL_NM_KERNEL_SPARSE], "gather");
+    assert_null(espl_nm_stack_kernels("cpu")[ESPL_NM_KERNEL_LIBRARY]);
     assert_string_equal(espl_nm_stack_kernels("cuda:0")[ESPL_NM_KERNEL_SPARSE], "md-spmm");
+    assert_string_equal(espl_nm_stack_kernels("cuda:0")[ESPL_NM_KERNEL_LIBRARY], "dense-cublaslt");
+    assert_null(espl_nm_stack_kernels("cuda:0")[ESPL_NM_MOST_KERNELS]);
     assert_int_equal(espl_nm_stack_check("cpu", 24, &err), ESPL_OK);
     assert_int_equal(espl_nm_stack_check("cuda:0", 64, &err), ESPL_OK);
     assert_int_equal(espl_nm_stack_check("cuda:0", 24, &err), ESPL_E_JOB);

@@ -86,6 +86,19 @@ enum espl_status espl_cuda_vision_quantise(const uint16_t *x, size_t rows, size_
                                            const struct espl_cuda_vision_codes *codes, void *stream,
                                            struct espl_error *err);
 
+/** y (rows, width) FP16 <- sums of a dense product of codes, as a product of cuda_nm.h with scales
+ *  of rows and tokens and a bias stores them: with the same roundings, so equal bits. */
+struct espl_cuda_vision_sums {
+    const int32_t *sums;        /* (rows, width) */
+    size_t rows, width;         /* width: a multiple of 8 */
+    const float *column_scales; /* (width) */
+    const float *row_scales;    /* (rows) */
+    const float *bias;          /* (width), NULL = 0 */
+    uint16_t *y;
+};
+enum espl_status espl_cuda_vision_scale(const struct espl_cuda_vision_sums *sums, void *stream,
+                                        struct espl_error *err);
+
 /** x (rows, width) FP16 <- x + bias, through GELU when asked. bias (width), NULL = 0. */
 enum espl_status espl_cuda_vision_finish(uint16_t *x, size_t rows, size_t width, const float *bias,
                                          bool gelu, void *stream, struct espl_error *err);
