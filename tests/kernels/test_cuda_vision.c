@@ -73,9 +73,9 @@ static void check_codes(const struct espl_cuda_vision_codes *found, const float 
 static void test_quantise__bits(void **state)
 {
     static const size_t sizes[][3] = {/* rows, width, stride */
-                                      {1, 4, 16},      {7, 96, 96},     {33, 192, 208},
-                                      {5, 1024, 1024}, {6, 1028, 1040}, {9, 3072, 3072},
-                                      {3, 4096, 4096}};
+                                      {1, 4, 16},       {7, 96, 96},     {33, 192, 208},
+                                      {5, 1024, 1024},  {6, 1028, 1040}, {9, 3072, 3072},
+                                      {1100, 384, 384}, {3, 4096, 4096}};
     struct espl_error err;
     (void)state;
     if (!cuda_has_device()) {
@@ -242,6 +242,7 @@ static void test_norm__cases(void **state)
         {.rows = 1, .width = 4, .affine = true},
         {.rows = 50, .width = 128, .add = true, .keep = true, .affine = true},
         {.rows = 197, .width = 768, .add = true, .keep = true, .affine = true},
+        {.rows = 1100, .width = 768, .add = true, .keep = true, .affine = true}, /* warps */
         {.rows = 9, .width = 1024, .add = true, .add_row = true, .keep = true, .affine = true},
         {.rows = 9, .width = 2048, .add = true, .keep = true, .affine = true},
         {.rows = 3, .width = 4096},
