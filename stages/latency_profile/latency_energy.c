@@ -8,11 +8,16 @@
 #include <string.h>
 #include <time.h>
 
-const char *const espl_latency_meters[] = {"none", "auto", "ina3221", "rapl", NULL};
-enum { METER_NONE, METER_AUTO, METER_FIRST };
+const char *const espl_latency_meters[] = {"none", "auto", "ina3221", "rapl", "nvml", NULL};
+enum { METER_NONE, METER_AUTO, METER_INA3221, METER_RAPL, METER_NVML };
+/* What `auto` tries, in this order: the whole board, then the device alone. */
+static const char *const cpu_meters[] = {"ina3221", "rapl", NULL};
+static const char *const cuda_meters[] = {"ina3221", "nvml", NULL};
 
 /* Threads of the BLAS spin for a moment after a product: idle windows begin after this. */
 static const double settle_s = 0.2;
+/* A call on a CUDA device runs about so long: preparing it is little beside. */
+static const double call_s = 0.25;
 
 /* What is measured: an entry of the table (run == SIZE_MAX) or a run. */
 struct task {
@@ -33,7 +38,20 @@ struct energy_run {
     size_t count;
 };
 
-enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan *plan,
+enum espl_status espl_latency_energy_check(const struct espl_latency_energy_plan *plan, bool cuda,
+                                           struct espl_error *err)
+{
+    const int other = cuda ? METER_RAPL : METER_NVML;
+    if (plan->meter != other) {
+        return ESPL_OK;
+    }
+    espl_fail(err, ESPL_E_JOB, "meter '%s' does not see %s", espl_latency_meters[other],
+              cuda ? "a GPU" : "the CPU");
+    espl_hint(err, "auto takes a meter of the job's device");
+    return espl_blame(err, "param:energy");
+}
+
+enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan *plan, bool cuda,
                                           struct espl_energy_meter **meter, struct espl_error *err)
 {
     const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT"),
@@ -44,14 +62,17 @@ enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan 
     if (plan->meter == METER_NONE) {
         return ESPL_OK;
     }
-    enum espl_status status = espl_energy_open_total(
-        automatic ? espl_latency_meters + METER_FIRST : one, &options, meter, err);
+    const char *const *const all = cuda ? cuda_meters : cpu_meters;
+    enum espl_status status = espl_energy_open_total(automatic ? all : one, &options, meter, err);
     if (status == ESPL_E_MACHINE && automatic) {
-        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its CPU");
+        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its %s",
+                  cuda ? "GPU" : "CPU");
     }
     if (status == ESPL_E_MACHINE) {
-        espl_hint(err, "`espalier doctor` says what was looked for; rapl needs read access to "
-                       "/sys/class/powercap/*/energy_uj, which only root has by default");
+        espl_hint(err, "`espalier doctor` says what was looked for%s",
+                  cuda ? ""
+                       : "; rapl needs read access to /sys/class/powercap/*/energy_uj, which only "
+                         "root has by default");
     }
     return status == ESPL_OK ? status : espl_blame(err, "param:energy");
 }
@@ -129,31 +150,47 @@ static enum espl_status wait_idle(const struct energy_run *run, struct espl_ener
     return ESPL_OK;
 }
 
+/* *seconds <- of one product or pass. */
 static enum espl_status run_once(const struct energy_run *run, const struct task *task,
-                                 struct espl_error *err)
+                                 double *seconds, struct espl_error *err)
 {
     struct espl_latency_record *record = run->record;
-    double seconds = 0.0;
     if (task->run != SIZE_MAX) {
         return espl_nm_stack_time_pass(run->stack, &record->latency.table, record->shape_of,
-                                       record->run_n + task->run * record->layer_count, &seconds,
+                                       record->run_n + task->run * record->layer_count, seconds,
                                        err);
     }
     return espl_nm_stack_time_product(run->stack, &record->shapes[task->shape], task->n,
-                                      (int)task->kernel, &seconds, err);
+                                      (int)task->kernel, seconds, err);
+}
+
+/* Repeats that fill a call, after one that ran `count` of `seconds` each. */
+static size_t repeats_for(double seconds, size_t count)
+{
+    enum { MOST_REPEATS = 200 };
+    const double all = seconds * (double)count;
+    const double wanted = all > 0.0 ? call_s / all : (double)MOST_REPEATS;
+    return wanted < 1.0 ? 1 : wanted < MOST_REPEATS ? (size_t)wanted : MOST_REPEATS;
 }
 
 static enum espl_status run_task(const struct energy_run *run, struct task *task,
                                  struct espl_error *err)
 {
     enum espl_status status = ESPL_OK;
+    espl_nm_stack_repeat(run->stack, 1);
     task->windows.run.begin_ns = espl_energy_now();
     while (status == ESPL_OK && seconds_since(task->windows.run.begin_ns) < run->plan->run_s) {
-        status =
-            espl_ctx_cancelled(run->ctx) ? espl_ctx_stop(run->ctx, err) : run_once(run, task, err);
-        task->count++;
+        double seconds = 0.0;
+        const bool first = task->count == 0;
+        status = espl_ctx_cancelled(run->ctx) ? espl_ctx_stop(run->ctx, err)
+                                              : run_once(run, task, &seconds, err);
+        task->count += espl_nm_stack_ran(run->stack);
+        if (first) {
+            espl_nm_stack_repeat(run->stack, repeats_for(seconds, espl_nm_stack_ran(run->stack)));
+        }
     }
     task->windows.run.end_ns = espl_energy_now();
+    espl_nm_stack_repeat(run->stack, 1);
     return status;
 }
 

@@ -73,3 +73,13 @@ enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
 {
     return stack->kind->time_pass(stack, table, shape_of, n, seconds, err);
 }
+
+void espl_nm_stack_repeat(struct espl_nm_stack *stack, size_t repeats)
+{
+    stack->repeats = repeats;
+}
+
+size_t espl_nm_stack_ran(const struct espl_nm_stack *stack)
+{
+    return stack->ran;
+}

@@ -62,5 +62,10 @@ enum espl_status espl_nm_stack_time_pass(struct espl_nm_stack *stack,
                                          const struct espl_latency_table *table,
                                          const size_t *shape_of, const uint8_t *n, double *seconds,
                                          struct espl_error *err);
+/** From now on a CUDA device repeats what a timing launches: long calls of little work on the host
+ * are what an energy meter wants. 1 at first; the CPU takes no notice. */
+void espl_nm_stack_repeat(struct espl_nm_stack *stack, size_t repeats);
+/** Products or passes that the last timing ran, those before the clock started too. */
+size_t espl_nm_stack_ran(const struct espl_nm_stack *stack);
 
 #endif

@@ -209,6 +209,7 @@ static enum espl_status time_product(struct espl_nm_stack *base,
     const double start = espl_backend_seconds(stack->backend);
     const enum espl_status status = product(stack, shape, n, kernel, stack->x, stack->y, err);
     *seconds = espl_backend_seconds(stack->backend) - start;
+    base->ran = 1;
     return status;
 }
 
@@ -264,6 +265,7 @@ static enum espl_status time_pass(struct espl_nm_stack *base,
         }
     }
     *seconds = espl_backend_seconds(stack->backend) - start;
+    base->ran = 1;
     return status;
 }
 

@@ -219,6 +219,11 @@ static enum espl_status launch_product(void *self, size_t copy, bool overlap, vo
                             overlap, stream, err);
 }
 
+static size_t repeats_of(const struct cuda_stack *stack)
+{
+    return stack->base.repeats > 1 ? stack->base.repeats : 1;
+}
+
 /* ---- the same by the library ---- */
 
 /* Dense weights of a shape in copies worth four times the cache, and the library's product. Their
@@ -263,25 +268,36 @@ static enum espl_status launch_dense(void *self, size_t copy, bool overlap, void
                                          stream, err);
 }
 
+/* What is launched once a copy, as a graph. */
+static enum espl_status time_copies(struct cuda_stack *stack,
+                                    const struct espl_cuda_subject *subject, size_t copies,
+                                    double *seconds, struct espl_error *err)
+{
+    struct espl_cuda_time time = {0};
+    const struct espl_cuda_timing_options options = {
+        .graph = true,
+        .overlap = true,
+        .launches = copies > LEAST_LAUNCHES ? copies : LEAST_LAUNCHES,
+        .repeats = repeats_of(stack)};
+    const enum espl_status status = espl_cuda_time_launches(subject, &options, &time, err);
+    stack->base.ran = options.launches * (1 + options.repeats);
+    *seconds = time.median;
+    return status;
+}
+
 static enum espl_status time_dense(struct cuda_stack *stack, const struct espl_latency_shape *shape,
                                    double *seconds, struct espl_error *err)
 {
-    struct espl_cuda_time time = {0};
     *seconds = 0.0;
     if (!espl_device_vision_library_can(shape->in, shape->out)) {
         return ESPL_OK;
     }
-    enum espl_status status = prepare_dense(stack, shape, err);
-    if (status == ESPL_OK && stack->dense.library != NULL) {
-        const struct espl_cuda_subject subject = {stack, launch_dense};
-        const struct espl_cuda_timing_options options = {
-            .graph = true,
-            .launches = stack->dense_copies > LEAST_LAUNCHES ? stack->dense_copies : LEAST_LAUNCHES,
-            .repeats = 1};
-        status = espl_cuda_time_launches(&subject, &options, &time, err);
+    const enum espl_status status = prepare_dense(stack, shape, err);
+    if (status != ESPL_OK || stack->dense.library == NULL) {
+        return status;
     }
-    *seconds = time.median;
-    return status;
+    const struct espl_cuda_subject subject = {stack, launch_dense};
+    return time_copies(stack, &subject, stack->dense_copies, seconds, err);
 }
 
 static enum espl_status time_product(struct espl_nm_stack *base,
@@ -289,22 +305,13 @@ static enum espl_status time_product(struct espl_nm_stack *base,
                                      double *seconds, struct espl_error *err)
 {
     struct cuda_stack *stack = (struct cuda_stack *)base;
-    struct espl_cuda_time time = {0};
+    const struct espl_cuda_subject subject = {stack, launch_product};
     if (kernel == ESPL_NM_KERNEL_LIBRARY) {
         return time_dense(stack, shape, seconds, err);
     }
-    enum espl_status status = prepare(stack, shape, n, err); /* n = m: dense */
-    if (status == ESPL_OK) {
-        const struct espl_cuda_subject subject = {stack, launch_product};
-        const struct espl_cuda_timing_options options = {
-            .graph = true,
-            .overlap = true,
-            .launches = stack->copy_count > LEAST_LAUNCHES ? stack->copy_count : LEAST_LAUNCHES,
-            .repeats = 1};
-        status = espl_cuda_time_launches(&subject, &options, &time, err);
-    }
-    *seconds = time.median;
-    return status;
+    const enum espl_status status = prepare(stack, shape, n, err); /* n = m: dense */
+    return status == ESPL_OK ? time_copies(stack, &subject, stack->copy_count, seconds, err)
+                             : status;
 }
 
 /* ---- passes ---- */
@@ -340,8 +347,9 @@ static enum espl_status time_pass(struct espl_nm_stack *base,
         }
     }
     if (status == ESPL_OK) {
-        status =
-            espl_device_vision_time(stack->vision, ESPL_DEVICE_VISION_ALL, PASSES, 1, &time, err);
+        status = espl_device_vision_time(stack->vision, ESPL_DEVICE_VISION_ALL, PASSES,
+                                         repeats_of(stack), &time, err);
+        base->ran = PASSES * (1 + repeats_of(stack));
     }
     *seconds = time.median;
     return status;

@@ -21,6 +21,8 @@ struct espl_nm_stack_kind {
 /** What every kind's object begins with. */
 struct espl_nm_stack {
     const struct espl_nm_stack_kind *kind;
+    size_t repeats; /* of a timing's launches, on CUDA devices; 0 = 1 */
+    size_t ran;     /* products or passes that the last timing ran */
 };
 
 extern const struct espl_nm_stack_kind espl_nm_stack_cpu, espl_nm_stack_cuda;

@@ -133,7 +133,9 @@ static const struct espl_param params_table[] = {
      .max = 10.0,
      .offset = offsetof(struct latency_params, max_error)},
     {.name = "energy",
-     .help = "measure energy, too, with this meter (docs/energy.md); auto: ina3221, else rapl",
+     .help =
+         "measure energy, too, with this meter (docs/energy.md); auto: ina3221 on a Jetson, else "
+         "rapl of a CPU or nvml of a GPU",
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "none",
@@ -242,7 +244,11 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
                        "what the dense layer costs");
     }
     const char *device = espl_plan_device(ctx);
+    const struct espl_latency_energy_plan energy = make_energy_plan(params);
     enum espl_status status = espl_nm_stack_check(device, (size_t)params->vector, err);
+    if (status == ESPL_OK) {
+        status = espl_latency_energy_check(&energy, espl_nm_stack_is_cuda(device), err);
+    }
     if (status != ESPL_OK || model == NULL) {
         return status;
     }
@@ -307,7 +313,8 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
     struct espl_nm_stack *stack = NULL;
     struct espl_energy_meter *meter = NULL;
     /* A meter that is missing shows before minutes of timings, not after them. */
-    enum espl_status status = espl_latency_energy_open(&energy, &meter, err);
+    enum espl_status status =
+        espl_latency_energy_open(&energy, espl_nm_stack_is_cuda(device), &meter, err);
     if (status == ESPL_OK) {
         status = espl_nm_layers_all(config, asked.m, &layers, err);
     }

@@ -4,6 +4,7 @@
 #include "support/cmocka_all.h"
 
 #include "search_stage_fixture.h"
+#include "stages/latency_profile/latency_energy.h"
 #include "stages/latency_profile/latency_record.h"
 
 #include <jansson.h>
@@ -225,11 +226,32 @@ static void test_energy__no_meter(void **state)
     prune_fixture_close(&fixture);
 }
 
+/* A meter of the other device would give a number of something else. */
+static void test_energy__meter_of_the_other_device(void **state)
+{
+    (void)state;
+    for (int i = 0; espl_latency_meters[i] != NULL; i++) {
+        const char *name = espl_latency_meters[i];
+        const struct espl_latency_energy_plan plan = {.meter = i};
+        struct espl_error err = {0};
+        for (int cuda = 0; cuda < 2; cuda++) {
+            const bool wrong = strcmp(name, cuda ? "rapl" : "nvml") == 0;
+            assert_int_equal(espl_latency_energy_check(&plan, cuda != 0, &err),
+                             wrong ? ESPL_E_JOB : ESPL_OK);
+            if (wrong) {
+                assert_string_equal(err.message, cuda ? "meter 'rapl' does not see a GPU"
+                                                      : "meter 'nvml' does not see the CPU");
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_energy__of_products_and_passes),
         cmocka_unit_test(test_energy__no_meter),
+        cmocka_unit_test(test_energy__meter_of_the_other_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
