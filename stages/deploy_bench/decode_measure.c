@@ -46,11 +46,12 @@ static int32_t *random_prompts(const struct espl_decode_bench *bench,
     const uint64_t vocabulary = espl_model_get_config(bench->model)->vocab;
     const size_t count = cell->sequences * cell->prompt;
     int32_t *ids = malloc(count * sizeof *ids);
-    for (size_t i = 0; ids != NULL && i < count; i++) {
-        ids[i] = (int32_t)espl_rng_below(&rng, vocabulary);
-    }
     if (ids == NULL) {
         espl_fail(err, ESPL_E_NOMEM, "out of memory for prompts");
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (int32_t)espl_rng_below(&rng, vocabulary);
     }
     return ids;
 }
