@@ -37,6 +37,7 @@ struct cuda_stack {
     /* The same of the library: copies of dense weights behind each other. */
     struct espl_device_vision_library *library;
     struct espl_device_vision_linear dense;
+    size_t dense_tokens;
     size_t dense_copies;
 };
 
@@ -226,8 +227,8 @@ static size_t repeats_of(const struct cuda_stack *stack)
 
 /* ---- the same by the library ---- */
 
-/* Dense weights of a shape in copies worth four times the cache, and the library's product. Their
- * values do not matter: they are some of the activations'. */
+/* Dense weights of a shape in copies worth four times the cache, and the library's product. Values
+ * do not matter: scales and biases are those that activations have. */
 static enum espl_status prepare_dense(struct cuda_stack *stack,
                                       const struct espl_latency_shape *shape,
                                       struct espl_error *err)
@@ -238,14 +239,14 @@ static enum espl_status prepare_dense(struct cuda_stack *stack,
     const size_t each = shape->in * shape->out;
     const size_t wanted = 4 * stack->cache_bytes / each + 1;
     void *bytes = NULL;
-    if (dense->bytes != NULL && stack->tokens == shape->tokens && dense->in == shape->in &&
+    if (dense->bytes != NULL && stack->dense_tokens == shape->tokens && dense->in == shape->in &&
         dense->out == shape->out) {
         return ESPL_OK;
     }
     espl_cuda_free(dense->bytes);
     *dense = (struct espl_device_vision_linear){
         .in = shape->in, .out = shape->out, .scales = stack->scales, .bias = stack->scales};
-    stack->tokens = shape->tokens;
+    stack->dense_tokens = shape->tokens;
     stack->dense_copies = wanted < MOST_COPIES ? wanted : MOST_COPIES;
     enum espl_status status = espl_cuda_alloc(each * stack->dense_copies, &bytes, err);
     dense->bytes = bytes;
@@ -264,8 +265,8 @@ static enum espl_status launch_dense(void *self, size_t copy, bool overlap, void
     struct espl_device_vision_linear one = stack->dense;
     one.bytes += copy % stack->dense_copies * one.in * one.out;
     (void)overlap;
-    return espl_device_vision_linear_run(&one, stack->x, stack->scales, stack->tokens, stack->y,
-                                         stream, err);
+    return espl_device_vision_linear_run(&one, stack->x, stack->scales, stack->dense_tokens,
+                                         stack->y, stream, err);
 }
 
 /* What is launched once a copy, as a graph. */
