@@ -94,7 +94,7 @@ static enum espl_status time_trial(const struct espl_device_vision_operands *ope
     const struct espl_cuda_subject subject = {&trial, launch_trial};
     const struct espl_cuda_timing_options options = {
         .graph = true, .launches = LAUNCHES, .repeats = REPEATS};
-    struct espl_cuda_time time;
+    struct espl_cuda_time time = {0};
     const enum espl_status status = espl_cuda_time_launches(&subject, &options, &time, err);
     *seconds = time.median;
     return status;
@@ -146,8 +146,12 @@ static enum espl_status add_size(struct espl_device_vision_library *library,
     } else if (status == ESPL_E_UNSUPPORTED) { /* no algorithm: our own kernel runs */
         status = ESPL_OK;
     }
-    library->size_count += status == ESPL_OK;
-    return status;
+    if (status != ESPL_OK) {
+        espl_cuda_blaslt_product_destroy(size->product);
+        return status;
+    }
+    library->size_count++;
+    return ESPL_OK;
 }
 
 enum espl_status espl_device_vision_library_find(struct espl_device_vision_library *library,

@@ -28,15 +28,16 @@ void espl_device_vision_library_destroy(struct espl_device_vision_library *libra
 /** Whether a linear of that size can run so. */
 bool espl_device_vision_library_can(size_t in, size_t out);
 /** linear->library <- the product of its size for so many tokens, whose algorithms are tried the
- *  first time; linear->bytes must be there. NULL: the library has none. Errors: NOMEM, MACHINE. */
+ *  first time; linear->bytes must be there. NULL: the library has none. Errors: NOMEM, MACHINE;
+ *  UNSUPPORTED for more sizes than there is room for. */
 enum espl_status espl_device_vision_library_find(struct espl_device_vision_library *library,
                                                  const struct espl_device_vision_operands *operands,
                                                  size_t tokens,
                                                  struct espl_device_vision_linear *linear,
                                                  struct espl_error *err);
 /** Lets the library multiply when that takes less time than the linear's own kernel, or `always`.
- *  layout, codes (out, in): what its matrix holds. A size and layout is timed once. Errors: NOMEM,
- *  MACHINE. */
+ *  layout, codes (out, in): what its matrix holds. A size and layout is timed once. Errors: those
+ *  of espl_device_vision_library_find(). */
 enum espl_status espl_device_vision_library_take(
     struct espl_device_vision_library *library, const struct espl_device_vision_operands *operands,
     bool always, size_t tokens, const struct espl_nm_layout *layout, const int8_t *codes,
