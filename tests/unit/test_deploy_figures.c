@@ -1,13 +1,19 @@
 /* Names and units of what deploy-bench says of whole passes, from records made by hand: metrics
- * that jobs put thresholds on, and the points that the report draws. */
+ * that jobs put thresholds on, and the points that the report draws. And the energy of outputs that
+ * a runtime made of nothing gives. */
 #include "support/cmocka_all.h"
 
+#include "core/fs.h"
+#include "energy_fixture.h"
+#include "eval/energy/meter.h"
 #include "search_stage_fixture.h"
-#include "stages/deploy_bench/decode_record.h"
+#include "stages/deploy_bench/decode_run.h"
 #include "stages/deploy_bench/encoder_mode.h"
+#include "support/temp_folder.h"
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 static const struct espl_decode_record *decode_record;
 static const struct espl_encoder_record *encoder_record;
@@ -31,6 +37,62 @@ static const struct espl_stage decode_stage = {
     .name = "say-decode", .inputs = no_ports, .outputs = no_ports, .run = say_decode};
 static const struct espl_stage encoder_stage = {
     .name = "say-encoder", .inputs = no_ports, .outputs = no_ports, .run = say_encoder};
+
+/* A decoder that counts what it is asked for. */
+struct counted {
+    size_t prompts, steps;
+};
+
+static enum espl_status count_prompt(void *self, const int32_t *ids, struct espl_error *err)
+{
+    const struct timespec pause = {0, 1000000};
+    (void)err;
+    assert_int_equal(ids[0], 7);
+    ((struct counted *)self)->prompts++;
+    (void)nanosleep(&pause, NULL);
+    return ESPL_OK;
+}
+
+static enum espl_status count_steps(void *self, size_t count, double *seconds,
+                                    struct espl_error *err)
+{
+    (void)err;
+    assert_null(seconds);
+    ((struct counted *)self)->steps += count;
+    return ESPL_OK;
+}
+
+static struct espl_energy_meter *energy_meter;
+
+/* On a board that takes 5 W whatever it does. */
+static enum espl_status measure_energy(struct espl_stage_ctx *ctx, const void *params,
+                                       struct espl_error *err)
+{
+    const struct espl_deploy_params asked = {.energy_seconds = 2.0, .energy_idle_seconds = 0.5};
+    struct counted counted = {0};
+    const struct espl_decode_runner runner = {&counted, count_prompt, count_steps, NULL};
+    struct espl_decode_bench bench = {.ctx = ctx, .params = &asked, .meter = energy_meter};
+    struct espl_decode_cell cell = {.sequences = 3, .prompt = 2, .output = 5};
+    const struct espl_decode_energy *energy = &cell.energy;
+    const int32_t ids[] = {7, 1, 1, 1, 1, 1};
+    (void)params;
+    const enum espl_status status = espl_decode_measure_energy(&bench, &runner, ids, &cell, err);
+    if (status == ESPL_OK) {
+        assert_true(energy->measured && counted.prompts > 0);
+        assert_int_equal(counted.steps, 4 * counted.prompts);
+        assert_true(energy->sequences == 3.0 * (double)counted.prompts);
+        assert_true(energy->tokens == 5.0 * energy->sequences);
+        assert_true(energy->seconds >= 2.0 && energy->seconds < 3.0);
+        assert_true(fabs(energy->watts - 5.0) < 1e-6 && fabs(energy->idle_watts - 5.0) < 1e-6);
+        assert_true(fabs(energy->gross_j - 5.0 * energy->seconds) < 1e-6);
+        assert_false(fabs(energy->net_j) > 1e-6); /* no more than idle may be no number */
+        assert_true(isnan(energy->other_ratio));  /* there is one total */
+    }
+    return status;
+}
+
+static const struct espl_stage energy_stage = {
+    .name = "measure-energy", .inputs = no_ports, .outputs = no_ports, .run = measure_energy};
 
 static void run_stage(const struct espl_stage *stage, struct search_result *result)
 {
@@ -155,11 +217,26 @@ static void test_encoder__names_and_units(void **state)
     search_result_free(&result);
 }
 
+static void test_decode__energy_of_outputs(void **state)
+{
+    struct search_result result;
+    char root[ESPL_PATH_MAX];
+    (void)state;
+    temp_folder_make(root);
+    energy_put_orin_nx(root, 3);
+    energy_meter = energy_open(root, "ina3221");
+    run_stage(&energy_stage, &result);
+    search_result_free(&result);
+    espl_energy_close(energy_meter);
+    temp_folder_remove(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode__names_and_units),
         cmocka_unit_test(test_encoder__names_and_units),
+        cmocka_unit_test(test_decode__energy_of_outputs),
     };
     espl_artifact_library_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
