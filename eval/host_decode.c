@@ -1,7 +1,6 @@
 #include "eval/host_decode.h"
 
 #include "core/checked.h"
-#include "core/codes.h"
 #include "core/log.h"
 #include "eval/forward_internal.h"
 
@@ -18,7 +17,7 @@ struct espl_host_decoder {
     struct espl_forward_cache *caches; /* (layers) */
     float *hidden;                     /* (sequences * prompt, hidden) */
     float *logits;                     /* (sequences, vocabulary) */
-    int32_t *made;                     /* (tokens - prompt, sequences): one step after the other */
+    int32_t *made;                     /* (tokens, sequences): one step after the other */
     size_t made_count;                 /* steps; 0 before a prompt */
 };
 
@@ -198,7 +197,8 @@ enum espl_status espl_host_decode(struct espl_host_decoder *decoder, size_t coun
     if (decoder->made_count == 0) {
         return espl_fail(err, ESPL_E_INTERNAL, "no prompt was read");
     }
-    /* The token made last is read by the next step, so one more than there is room for is made. */
+    /* A sequence is prompt and what is made: the last token has a place, though no step reads it.
+     */
     if (count > room - decoder->made_count) {
         return espl_fail(err, ESPL_E_UNSUPPORTED,
                          "%zu more tokens after %zu do not fit into sequences of %zu", count,
@@ -239,22 +239,6 @@ const struct espl_forward_times *espl_host_decoder_times(const struct espl_host_
     return espl_forward_get_times(decoder->forward);
 }
 
-static uint64_t coded_bytes(const struct espl_quant_linear *linear)
-{
-    const struct espl_iebme_matrix *encoded = linear->encoded;
-    uint64_t bytes = (uint64_t)espl_ceil_div(linear->out, linear->rows_per_scale) * linear->groups *
-                         sizeof *linear->scales +
-                     (uint64_t)linear->out * linear->outliers * sizeof *linear->outlier_codes;
-    if (encoded == NULL) {
-        return bytes +
-               (uint64_t)linear->out * espl_codes_stride(linear->normal, linear->weight_bits);
-    }
-    bytes += encoded->mask_words * sizeof *encoded->masks +
-             encoded->offset_count * sizeof *encoded->offsets + encoded->value_bytes +
-             encoded->tag_count + encoded->order_count * sizeof *encoded->orders;
-    return bytes;
-}
-
 uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder)
 {
     uint64_t bytes = 0;
@@ -262,11 +246,11 @@ uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder)
         const struct espl_block *block = decoder->blocks[b];
         for (size_t role = 0; role < ESPL_ROLE_COUNT; role++) {
             const struct espl_layer_weights *part = &block->parts[role];
-            if (part->weight != NULL) {
+            if (part->weight != NULL && espl_role_is_block_linear((enum espl_role)role)) {
                 bytes += (uint64_t)part->shape.rows * part->shape.cols * sizeof *part->weight;
             }
             if (espl_coded_is_present(&block->coded[role])) {
-                bytes += coded_bytes(&block->coded[role].linear);
+                bytes += espl_quant_linear_bytes(&block->coded[role].linear);
             }
         }
     }

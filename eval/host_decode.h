@@ -41,7 +41,7 @@ enum espl_status espl_host_get_tokens(const struct espl_host_decoder *decoder, i
 const float *espl_host_last_logits(const struct espl_host_decoder *decoder);
 /** Where the time went since the decoder was made. */
 const struct espl_forward_times *espl_host_decoder_times(const struct espl_host_decoder *decoder);
-/** Bytes of the blocks' weights as they are kept, all of which every step reads. */
+/** Bytes of the blocks' linears as they are kept, all of which every step reads. */
 uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder);
 /** Areas in which the first encoded linear is kept; dense when none is. */
 enum espl_iebme_areas espl_host_decoder_areas(const struct espl_host_decoder *decoder);

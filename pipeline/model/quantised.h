@@ -131,7 +131,7 @@ enum espl_status espl_quant_linear_dequantise(const struct espl_quant_linear *li
 /** Mask bits of these rows in original row and column order; all ones without a mask. */
 void espl_quant_linear_original_mask(const struct espl_quant_linear *linear, size_t row,
                                      size_t rows, uint8_t *mask);
-/** Bytes of packed codes, scales, outliers and outlier scales. */
+/** Bytes of codes, packed or encoded as they are here, scales, outliers and outlier scales. */
 uint64_t espl_quant_linear_bytes(const struct espl_quant_linear *linear);
 /** Of these, what stays beside the codes in every format: scales, outliers and their scales. */
 uint64_t espl_quant_linear_side_bytes(const struct espl_quant_linear *linear);

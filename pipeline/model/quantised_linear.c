@@ -65,8 +65,15 @@ uint64_t espl_quant_linear_side_bytes(const struct espl_quant_linear *linear)
 
 uint64_t espl_quant_linear_bytes(const struct espl_quant_linear *linear)
 {
-    return (uint64_t)linear->out * espl_codes_stride(linear->normal, linear->weight_bits) +
-           espl_quant_linear_side_bytes(linear);
+    const struct espl_iebme_matrix *encoded = linear->encoded;
+    const uint64_t side = espl_quant_linear_side_bytes(linear);
+    if (encoded == NULL) {
+        return (uint64_t)linear->out * espl_codes_stride(linear->normal, linear->weight_bits) +
+               side;
+    }
+    return encoded->mask_words * sizeof *encoded->masks +
+           encoded->offset_count * sizeof *encoded->offsets + encoded->value_bytes +
+           encoded->tag_count + encoded->order_count * sizeof *encoded->orders + side;
 }
 
 /* ---- writing ---- */

@@ -304,14 +304,6 @@ static enum espl_status write_float(struct random_model *model, const struct esp
     return status;
 }
 
-static uint64_t coded_bytes(const struct espl_quant_linear *linear)
-{
-    const struct espl_iebme_matrix *matrix = linear->encoded;
-    return matrix->mask_words * sizeof *matrix->masks +
-           matrix->offset_count * sizeof *matrix->offsets + matrix->value_bytes +
-           matrix->tag_count + espl_quant_linear_side_bytes(linear);
-}
-
 static enum espl_status write_coded(struct random_model *model, const struct espl_tensor_spec *spec,
                                     bool orders_written[ESPL_QUANT_SITES], struct espl_error *err)
 {
@@ -323,7 +315,7 @@ static enum espl_status write_coded(struct random_model *model, const struct esp
         status = espl_quant_order_write(model->artifact, spec->layer, site, model->orders[site],
                                         model->order_counts[site], err);
     }
-    return status == ESPL_OK ? report(model, coded_bytes(linear), err) : status;
+    return status == ESPL_OK ? report(model, espl_quant_linear_bytes(linear), err) : status;
 }
 
 static enum espl_status write_tensors(struct random_model *model, struct espl_error *err)
@@ -333,7 +325,7 @@ static enum espl_status write_tensors(struct random_model *model, struct espl_er
     enum espl_status status = ESPL_OK;
     for (size_t i = 0; i < model->spec_count; i++) {
         const struct espl_tensor_spec *spec = &model->specs[i];
-        model->bytes_total += is_coded(spec) ? coded_bytes(&model->linears[spec->role])
+        model->bytes_total += is_coded(spec) ? espl_quant_linear_bytes(&model->linears[spec->role])
                                              : spec->shape[0] * row_bytes(model, spec);
     }
     for (size_t i = 0; status == ESPL_OK && i < model->spec_count; i++) {

@@ -132,6 +132,26 @@ static void try_model(struct espl_model *model, const char *backend_name, float 
     free(steps);
 }
 
+/* Of all linears of blocks as floats; norms and biases are no part of it. */
+static void expect_float_bytes(struct espl_model *model)
+{
+    struct espl_backend *backend = NULL;
+    struct espl_error err;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < espl_model_tensor_count(model); i++) {
+        const struct espl_tensor_spec *spec = espl_model_tensor(model, i);
+        if (espl_role_is_block_linear(spec->role) && !spec->is_bias) {
+            bytes += spec->shape[0] * spec->shape[1] * sizeof(float);
+        }
+    }
+    require_ok(espl_backend_open("ref", 0, &backend, &err), &err);
+    struct espl_host_decoder *decoder = make_decoder(model, backend);
+    assert_int_equal(espl_host_decoder_weight_bytes(decoder), bytes);
+    assert_int_equal(espl_host_decoder_areas(decoder), ESPL_IEBME_DENSE);
+    espl_host_decoder_destroy(decoder);
+    espl_backend_close(backend);
+}
+
 static void test_float_models__as_in_one_pass(void **state)
 {
     static const char *const names[] = {"llama-default", "llama-dynamic", "llama-linear",
@@ -156,6 +176,7 @@ static void test_float_models__as_in_one_pass(void **state)
         require_ok(checkpoint_model_open(weights, folder, &model, &err), &err);
         try_model(model, "ref", 0.0F);
         try_model(model, "cpu", 1e-4F);
+        expect_float_bytes(model);
         checkpoint_model_close(model);
     }
 }
