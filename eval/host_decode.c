@@ -268,17 +268,38 @@ enum espl_iebme_areas espl_host_decoder_areas(const struct espl_host_decoder *de
     return ESPL_IEBME_DENSE;
 }
 
+/* Most bytes of an input in codes: as it is quantised, and as a product packs it. */
+static uint64_t coded_row_bytes(const struct espl_quant_scheme *scheme)
+{
+    uint64_t most = 0;
+    if (scheme == NULL || scheme->activation_bits == ESPL_QUANT_FLOAT_BITS) {
+        return 0;
+    }
+    for (size_t i = 0; i < scheme->width_count; i++) {
+        const struct espl_quant_width *width = &scheme->widths[i];
+        const uint64_t normal = width->columns - width->outliers;
+        const uint64_t groups = width->group_size == 0 ? 1 : normal / width->group_size;
+        const uint64_t bytes =
+            2 * width->columns + (groups + 1) * (sizeof(float) + sizeof(int32_t));
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 uint64_t espl_host_decoder_bytes(const struct espl_model_config *config,
+                                 const struct espl_quant_scheme *scheme,
                                  const struct espl_host_decoder_options *options,
                                  uint64_t weight_bytes)
 {
+    enum { LIBRARY_BYTES = 4 << 20 }; /* work space of the BLAS and what the heap leaves between */
     struct espl_forward_widths widths;
     espl_forward_get_widths(config, &widths);
     const uint64_t rows = (uint64_t)options->sequences * options->tokens;
     const uint64_t cache = 2 * config->layers * rows * widths.value * sizeof(float);
     const uint64_t prompt = (uint64_t)options->sequences * options->prompt * widths.hidden;
     const uint64_t logits = (uint64_t)options->sequences * config->vocab;
+    const uint64_t coded = (uint64_t)options->sequences * options->tokens * coded_row_bytes(scheme);
     return espl_forward_bytes(config, options->sequences, options->tokens) -
            espl_forward_linear_weights(config) * sizeof(float) + weight_bytes + cache +
-           (prompt + logits) * sizeof(float);
+           (prompt + logits) * sizeof(float) + coded + LIBRARY_BYTES;
 }

@@ -46,9 +46,10 @@ uint64_t espl_host_decoder_weight_bytes(const struct espl_host_decoder *decoder)
 /** Areas in which the first encoded linear is kept; dense when none is. */
 enum espl_iebme_areas espl_host_decoder_areas(const struct espl_host_decoder *decoder);
 
-/** Host bytes of a decoder for this model, from sizes alone. weight_bytes: of all linears of the
- *  blocks as they are kept. */
+/** Host bytes of a decoder for this model, from sizes alone. scheme: of its codes; NULL = a float
+ *  model. weight_bytes: of all linears of the blocks as they are kept. */
 uint64_t espl_host_decoder_bytes(const struct espl_model_config *config,
+                                 const struct espl_quant_scheme *scheme,
                                  const struct espl_host_decoder_options *options,
                                  uint64_t weight_bytes);
 

@@ -139,7 +139,8 @@ static enum espl_status measure_all(struct espl_decode_bench *bench, struct espl
     enum espl_status status =
         espl_host_decoder_create(bench->model, backend, &most, &host.decoder, err);
     if (status == ESPL_OK) {
-        host.planned_bytes = espl_host_decoder_bytes(espl_model_get_config(bench->model), &most,
+        host.planned_bytes = espl_host_decoder_bytes(espl_model_get_config(bench->model),
+                                                     espl_model_quant_scheme(bench->model), &most,
                                                      espl_host_decoder_weight_bytes(host.decoder));
         status = espl_decode_measure_grid(bench, ESPL_DEVICE_ENCODED, measure_cell, &host, err);
     }

@@ -154,7 +154,7 @@ static uint64_t host_bytes(const struct espl_deploy_params *params,
         .prompt = espl_decode_most(&params->prompt_tokens),
         .tokens = most_tokens(params)};
     const bool floats = model->scheme.activation_bits == ESPL_QUANT_FLOAT_BITS;
-    return espl_host_decoder_bytes(&model->config, &options,
+    return espl_host_decoder_bytes(&model->config, &model->scheme, &options,
                                    floats ? model->weights * sizeof(float) : model->code_bytes);
 }
 

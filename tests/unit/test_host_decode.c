@@ -257,12 +257,37 @@ static void test_what_does_not_fit__refused(void **state)
     with_random("opt", ESPL_IEBME_1X1, refuse);
 }
 
+/* Codes of an input take two bytes a column, and a scale and a start a group, outliers being one.
+ */
+static void test_bytes__of_codes_by_position(void **state)
+{
+    (void)state;
+    const struct espl_model_config config = {.layers = 2,
+                                             .hidden = 256,
+                                             .heads = 4,
+                                             .kv_heads = 4,
+                                             .head_dim = 64,
+                                             .ffn = 512,
+                                             .vocab = 300,
+                                             .embed_dim = 256};
+    const struct espl_host_decoder_options options = {3, 10, 30};
+    struct espl_quant_scheme scheme = {
+        .activation_bits = 4, .widths = {{256, 32, 32}, {512, 64, 64}}, .width_count = 2};
+    const uint64_t floats = espl_host_decoder_bytes(&config, NULL, &options, 1000);
+    assert_int_equal(espl_host_decoder_bytes(&config, &scheme, &options, 1000) - floats,
+                     3 * 30 * (2 * 512 + (7 + 1) * 8));
+    scheme.activation_bits = ESPL_QUANT_FLOAT_BITS;
+    assert_int_equal(espl_host_decoder_bytes(&config, &scheme, &options, 1000), floats);
+    assert_int_equal(espl_host_decoder_bytes(&config, NULL, &options, 2000), floats + 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float_models__as_in_one_pass),
         cmocka_unit_test(test_encoded_models__as_in_one_pass),
         cmocka_unit_test(test_what_does_not_fit__refused),
+        cmocka_unit_test(test_bytes__of_codes_by_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
