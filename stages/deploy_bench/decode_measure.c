@@ -25,7 +25,7 @@ enum espl_status espl_decode_measure_grid(struct espl_decode_bench *bench,
         if (espl_ctx_cancelled(bench->ctx)) {
             return espl_ctx_stop(bench->ctx, err);
         }
-        espl_ctx_progress(bench->ctx, ++bench->record.count, bench->cells, "run");
+        espl_ctx_progress(bench->ctx, bench->record.count++, bench->cells, "run");
         cell->runtime = runtime;
         cell->sequences = (size_t)sequences[i / (prompt_count * output_count)];
         cell->prompt = (size_t)prompts[i / output_count % prompt_count];

@@ -101,33 +101,48 @@ static enum espl_status report_ratios(const struct espl_decode_record *record,
     return status;
 }
 
+/* What is not known of an energy is left out. */
+static void say_energy(const struct espl_decode_cell *cell, struct espl_stage_ctx *ctx)
+{
+    const struct espl_decode_energy *energy = &cell->energy;
+    char net[96] = "";
+    char counter[64] = "";
+    if (isfinite(energy->net_j)) {
+        (void)snprintf(net, sizeof net, ", net %.4f +- %.4f", energy->net_j / energy->tokens,
+                       energy->deviation_j / energy->tokens);
+    }
+    if (isfinite(energy->other_ratio)) {
+        (void)snprintf(counter, sizeof counter, "; counter over integrated power %.4f",
+                       energy->other_ratio);
+    }
+    espl_log(espl_ctx_log(ctx), ESPL_LOG_INFO,
+             "energy of %s, %zu sequence%s: %.1f W (idle %.1f), %.4f J a token%s%s; %.1f s",
+             espl_device_form_name(cell->runtime), cell->sequences, cell->sequences == 1 ? "" : "s",
+             energy->watts, energy->idle_watts, energy->gross_j / energy->tokens, net, counter,
+             energy->seconds);
+}
+
 void espl_decode_cell_say(const struct espl_decode_cell *cell, struct espl_stage_ctx *ctx)
 {
     const struct espl_device_step_times *times = &cell->times;
     espl_log(espl_ctx_log(ctx), ESPL_LOG_INFO,
-             "%s%s%s, %zu sequences, %zu/%zu tokens: %.0f tokens/s, %.3f ms a token (p95 %.3f), "
+             "%s%s%s, %zu sequence%s, %zu/%zu tokens: %.0f tokens/s, %.3f ms a token (p95 %.3f), "
              "first after %.2f ms; step %.0f us = products %.0f + attention %.0f + norms %.0f + "
              "head %.0f + gaps %.0f; %.2f GiB (planned %.2f)",
              espl_device_form_name(cell->runtime), cell->runtime == ESPL_DEVICE_ENCODED ? " " : "",
              cell->runtime == ESPL_DEVICE_ENCODED ? espl_iebme_areas_name(cell->areas) : "",
-             cell->sequences, cell->prompt, cell->output, cell->tokens_per_second,
-             1e3 * cell->step_median, 1e3 * cell->step_p95, 1e3 * cell->first_token_seconds,
-             1e6 * times->step, 1e6 * times->products, 1e6 * times->attention, 1e6 * times->norms,
-             1e6 * times->head, 1e6 * times->gaps, (double)cell->device_bytes / 1073741824.0,
-             (double)cell->planned_bytes / 1073741824.0);
+             cell->sequences, cell->sequences == 1 ? "" : "s", cell->prompt, cell->output,
+             cell->tokens_per_second, 1e3 * cell->step_median, 1e3 * cell->step_p95,
+             1e3 * cell->first_token_seconds, 1e6 * times->step, 1e6 * times->products,
+             1e6 * times->attention, 1e6 * times->norms, 1e6 * times->head, 1e6 * times->gaps,
+             (double)cell->device_bytes / 1073741824.0, (double)cell->planned_bytes / 1073741824.0);
     if (cell->energy.why[0] != '\0') {
-        espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN, "energy of %s, %zu sequences: %s",
-                 espl_device_form_name(cell->runtime), cell->sequences, cell->energy.why);
+        espl_log(espl_ctx_log(ctx), ESPL_LOG_WARN, "energy of %s, %zu sequence%s: %s",
+                 espl_device_form_name(cell->runtime), cell->sequences,
+                 cell->sequences == 1 ? "" : "s", cell->energy.why);
     }
     if (cell->energy.measured) {
-        espl_log(espl_ctx_log(ctx), ESPL_LOG_INFO,
-                 "energy of %s, %zu sequences: %.1f W (idle %.1f), %.4f J a token, net %.4f +- "
-                 "%.4f; counter over integrated power %.4f, %.1f s",
-                 espl_device_form_name(cell->runtime), cell->sequences, cell->energy.watts,
-                 cell->energy.idle_watts, cell->energy.gross_j / cell->energy.tokens,
-                 cell->energy.net_j / cell->energy.tokens,
-                 cell->energy.deviation_j / cell->energy.tokens, cell->energy.other_ratio,
-                 cell->energy.seconds);
+        say_energy(cell, ctx);
     }
 }
 
