@@ -34,7 +34,7 @@ static enum espl_status check_device(const char *device, struct espl_error *err)
                   "mode 'encoder' measures a CUDA device, but the job names the "
                   "CPU");
         return espl_deploy_refuse(err, "param:mode",
-                                  "set 'device' to cuda:0, or measure mode: kernel");
+                                  "set 'device' to cuda:0, or leave the stage out");
     }
     return espl_deploy_check_cuda(device, err);
 }

@@ -164,7 +164,8 @@ static const struct espl_param params_table[] = {
      .choices = espl_decode_meters,
      .offset = offsetof(struct espl_deploy_params, energy)},
     {.name = "energy_seconds",
-     .help = "mode decode: how long each energy measurement runs",
+     .help = "mode decode: how long each energy measurement runs; 100 updates of the meter are the "
+             "least that counts",
      .unit = "s",
      .type = ESPL_PARAM_REAL,
      .default_text = "12",

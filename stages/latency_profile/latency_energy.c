@@ -70,9 +70,10 @@ enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan 
     }
     if (status == ESPL_E_MACHINE) {
         espl_hint(err, "`espalier doctor` says what was looked for%s",
-                  cuda ? ""
-                       : "; rapl needs read access to /sys/class/powercap/*/energy_uj, which only "
-                         "root has by default");
+                  cuda || plan->meter == METER_INA3221
+                      ? ""
+                      : "; rapl needs read access to /sys/class/powercap/*/energy_uj, which only "
+                        "root has by default");
     }
     return status == ESPL_OK ? status : espl_blame(err, "param:energy");
 }
