@@ -18,7 +18,7 @@ struct espl_forward_times {
     double gemm; /* linears of blocks, project_in and project_out */
     double attention;
     double norm;
-    double elementwise; /* rotary embedding, activations, residual adds */
+    double elementwise; /* rotary embedding, activations, residual adds, codes of inputs */
     double head;        /* final norm and output embedding */
 };
 

@@ -157,6 +157,7 @@ static enum espl_status run_coded(struct espl_forward *forward,
                                             linear->gathered ? NULL : linear->order,
                                             coded->activation_clip, &codes, err);
         input->coded = status == ESPL_OK;
+        espl_forward_lap(forward, &forward->times.elementwise);
     }
     if (status == ESPL_OK) {
         status = multiply(forward, &shape, &codes, linear, y, err);
