@@ -206,9 +206,36 @@ static void with_random(const char *shape, enum espl_iebme_areas areas,
     temp_folder_remove(folder);
 }
 
+/* The same tokens by the same logits, whatever the number of threads. */
+static void try_threads(struct espl_model *model)
+{
+    static const unsigned threads[] = {1, 2, 3};
+    const size_t vocabulary = (size_t)espl_model_get_config(model)->vocab;
+    const size_t count = (size_t)NEW * SEQUENCES * vocabulary;
+    int32_t prompts[SEQUENCES * PROMPT];
+    int32_t made[2][SEQUENCES * NEW];
+    float *steps = malloc(2 * count * sizeof *steps);
+    assert_non_null(steps);
+    random_prompts(prompts, vocabulary);
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        const size_t at = i == 0 ? 0 : 1;
+        struct espl_backend *backend = NULL;
+        struct espl_error err;
+        require_ok(espl_backend_open("cpu", threads[i], &backend, &err), &err);
+        struct espl_host_decoder *decoder = make_decoder(model, backend);
+        decode(decoder, prompts, vocabulary, steps + at * count, made[at]);
+        espl_host_decoder_destroy(decoder);
+        espl_backend_close(backend);
+        assert_memory_equal(made[0], made[at], sizeof made[0]);
+        assert_memory_equal(steps, steps + at * count, count * sizeof *steps);
+    }
+    free(steps);
+}
+
 static void try_codes(struct espl_model *model)
 {
     try_model(model, "ref", 0.0F);
+    try_threads(model);
 }
 
 static void test_encoded_models__as_in_one_pass(void **state)
