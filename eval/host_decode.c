@@ -136,7 +136,8 @@ static enum espl_status choose(const float *logits, size_t count, int32_t *id,
     size_t best = 0;
     for (size_t i = 0; i < count; i++) {
         if (!isfinite(logits[i])) {
-            return espl_fail(err, ESPL_E_NUMERIC, "the logit of token %zu is not finite", i);
+            espl_fail(err, ESPL_E_NUMERIC, "the logit of token %zu is not finite", i);
+            return espl_hint(err, "numbers of the model are damaged, or too large for float32");
         }
         best = logits[i] > logits[best] ? i : best;
     }
@@ -169,6 +170,9 @@ static enum espl_status run(struct espl_host_decoder *decoder, const int32_t *id
     for (size_t s = 0; status == ESPL_OK && s < sequences; s++) {
         status =
             choose(decoder->logits + s * decoder->vocabulary, decoder->vocabulary, chosen + s, err);
+        if (status != ESPL_OK) {
+            espl_context(err, "after %zu tokens of sequence %zu", past + tokens, s);
+        }
     }
     decoder->made_count += status == ESPL_OK;
     return status;
