@@ -216,7 +216,7 @@ static enum espl_status check_predictor(const char *cost,
     }
     espl_fail(err, ESPL_E_NUMERIC, "the %s predictor is not safe to search with: %s", cost,
               health->reason);
-    espl_hint(err, "measure more runs or use gamma: per_shape; 'allow_unsafe_predictor: true' "
+    espl_hint(err, "measure more runs, with gamma: per_shape; 'allow_unsafe_predictor: true' "
                    "searches all the same");
     return espl_blame(err, "input:latency");
 }
