@@ -17,7 +17,7 @@ static const char *const cuda_meters[] = {"ina3221", "nvml", NULL};
 /* Threads of the BLAS spin for a moment after a product: idle windows begin after this. */
 static const double settle_s = 0.2;
 /* A call on a CUDA device runs about so long: preparing it is little beside. */
-static const double call_s = 0.25;
+static const double call_s = 0.125;
 
 /* What is measured: an entry of the table (run == SIZE_MAX) or a run. */
 struct task {
@@ -165,12 +165,13 @@ static enum espl_status run_once(const struct energy_run *run, const struct task
                                       (int)task->kernel, seconds, err);
 }
 
-/* Repeats that fill a call, after one that ran `count` of `seconds` each. */
+/* Repeats that fill a call, after one of one repeat, which ran `count` of `seconds` each: half of
+ * them before the clock started. */
 static size_t repeats_for(double seconds, size_t count)
 {
     enum { MOST_REPEATS = 200 };
-    const double all = seconds * (double)count;
-    const double wanted = all > 0.0 ? call_s / all : (double)MOST_REPEATS;
+    const double repeat = 0.5 * seconds * (double)count;
+    const double wanted = repeat > 0.0 ? call_s / repeat : (double)MOST_REPEATS;
     return wanted < 1.0 ? 1 : wanted < MOST_REPEATS ? (size_t)wanted : MOST_REPEATS;
 }
 

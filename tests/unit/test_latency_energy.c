@@ -3,9 +3,11 @@
  * time is what a profile of one thread measures. */
 #include "support/cmocka_all.h"
 
+#include "eval/energy/meter.h"
 #include "search_stage_fixture.h"
 #include "stages/latency_profile/latency_energy.h"
 #include "stages/latency_profile/latency_record.h"
+#include "stages/latency_profile/nm_stack_kinds.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -246,10 +248,86 @@ static void test_energy__meter_of_the_other_device(void **state)
     }
 }
 
+/* A device that launches a graph of products as often as it is told, and once more before. */
+enum { GRAPH = 4 };
+static const double product_s = 0.002;
+
+static enum espl_status time_graphs(struct espl_nm_stack *stack,
+                                    const struct espl_latency_shape *shape, unsigned n, int kernel,
+                                    double *seconds, struct espl_error *err)
+{
+    (void)shape;
+    (void)err;
+    assert_true(n == 1 && kernel == ESPL_NM_KERNEL_DENSE && stack->repeats > 0);
+    stack->ran = GRAPH * (1 + stack->repeats);
+    const double end = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + product_s * (double)stack->ran;
+    while (seconds_of(CLOCK_PROCESS_CPUTIME_ID) < end) {
+    }
+    *seconds = product_s;
+    return ESPL_OK;
+}
+
+static const struct espl_nm_stack_kind graph_kind = {.kernels = {"dense"},
+                                                     .time_product = time_graphs};
+
+static enum espl_status measure_graphs(struct espl_stage_ctx *ctx, const void *params,
+                                       struct espl_error *err)
+{
+    const struct espl_latency_energy_plan plan = {
+        .meter = 1, .run_s = 0.8, .idle_s = 0.15, .interval_s = 0.004};
+    struct espl_nm_stack stack = {.kind = &graph_kind};
+    struct espl_latency_shape shape = {.tokens = 1, .in = 8, .out = 8};
+    struct espl_latency_record record = {
+        .m = 1, .kernel_count = 1, .kernels = {"dense"}, .shape_count = 1, .shapes = &shape};
+    struct espl_energy_meter *meter = NULL;
+    (void)params;
+    assert_int_equal(espl_latency_table_create(1, 1, 1, &record.latency.table, err), ESPL_OK);
+    record.latency.table.raw[0] = product_s;
+    enum espl_status status = espl_latency_energy_open(&plan, false, &meter, err);
+    if (status == ESPL_OK) {
+        status = espl_latency_measure_energy(ctx, &stack, &plan, meter, &record, err);
+    }
+    if (status == ESPL_OK) {
+        check_watts(record.energy.table.raw[0], product_s);
+        assert_int_equal(stack.repeats, 1);
+        assert_true((double)stack.ran > 0.1 / product_s); /* calls got longer */
+    }
+    espl_energy_close(meter);
+    espl_latency_table_free(&record.latency.table);
+    espl_latency_table_free(&record.energy.table);
+    free(record.energy.measured);
+    return status;
+}
+
+/* All products count that a call ran, not calls. */
+static void test_energy__of_products_in_graphs(void **state)
+{
+    (void)state;
+    static const struct espl_port no_ports[] = {{NULL, NULL, 0, NULL}};
+    static const struct espl_stage stage = {
+        .name = "measure-graphs", .inputs = no_ports, .outputs = no_ports, .run = measure_graphs};
+    struct prune_fixture fixture;
+    struct machine machine = {.stop = false};
+    struct search_result result = {.status = ESPL_E_NUMERIC};
+    search_fixture_open_stage(&fixture);
+    machine_start(&machine, fixture.folder);
+    for (const char *key = "ef0"; result.status == ESPL_E_NUMERIC && *key != '\0'; key++) {
+        const struct search_run run = {.stage = &stage, .key_digit = *key};
+        search_run_stage(&fixture, &run, &result);
+    }
+    if (result.status != ESPL_OK) {
+        fail_msg("%s", result.err.message);
+    }
+    search_result_free(&result);
+    machine_stop(&machine);
+    prune_fixture_close(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_energy__of_products_and_passes),
+        cmocka_unit_test(test_energy__of_products_in_graphs),
         cmocka_unit_test(test_energy__no_meter),
         cmocka_unit_test(test_energy__meter_of_the_other_device),
     };
