@@ -474,7 +474,7 @@ cleanup:
 const struct espl_stage espl_stage_latency_profile = {
     .name = "latency-profile",
     .summary = "costs of N:M layers on this machine or from a table, and a predictor of the whole",
-    .cache_version = 1,
+    .cache_version = 2,
     .flags = ESPL_STAGE_MEASURES | ESPL_STAGE_MAY_USE_DEVICE,
     .params = params_table,
     .params_size = sizeof(struct latency_params),
