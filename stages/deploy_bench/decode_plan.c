@@ -145,7 +145,8 @@ static uint64_t device_bytes(const struct espl_deploy_params *params,
     return most;
 }
 
-/* Codes in memory are those of the file; weights whose inputs stay in float are floats. */
+/* Codes in memory are those of the file; linears without codes, and all of those whose inputs stay
+ * in float, are floats. */
 static uint64_t host_bytes(const struct espl_deploy_params *params,
                            const struct espl_coded_model *model)
 {
@@ -155,7 +156,8 @@ static uint64_t host_bytes(const struct espl_deploy_params *params,
         .tokens = most_tokens(params)};
     const bool floats = model->scheme.activation_bits == ESPL_QUANT_FLOAT_BITS;
     return espl_host_decoder_bytes(&model->config, &model->scheme, &options,
-                                   floats ? model->weights * sizeof(float) : model->code_bytes);
+                                   floats ? model->weights * sizeof(float)
+                                          : model->code_bytes + model->float_bytes);
 }
 
 static enum espl_status check_model(const struct espl_deploy_params *params,

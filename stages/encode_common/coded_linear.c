@@ -64,7 +64,8 @@ static void add_floats(struct espl_coded_model *model, const json_t *description
     }
     model->in_float = model->linears - (uint64_t)coded;
     model->linears = (uint64_t)coded;
-    model->other_bytes += model->in_float * largest * sizeof(float);
+    model->float_bytes = model->in_float * largest * sizeof(float);
+    model->other_bytes += model->float_bytes;
 }
 
 enum espl_status espl_coded_model_read(const json_t *description, struct espl_coded_model *model,

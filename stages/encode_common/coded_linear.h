@@ -18,8 +18,8 @@ struct espl_coded_model {
     uint64_t stripes;     /* of 16 rows */
     uint64_t tiles;       /* of 16 x 64 codes */
     uint64_t code_bytes;  /* packed codes, scales, outliers and their scales */
-    uint64_t other_bytes; /* all other tensors in the model's element type, and those in float as if
-                             each was the largest, in float32 */
+    uint64_t float_bytes; /* of those in float, as if each was the largest, in float32 */
+    uint64_t other_bytes; /* all other tensors in the model's element type, and float_bytes */
     uint64_t largest;     /* codes of the largest linear */
 };
 

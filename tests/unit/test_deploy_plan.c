@@ -68,6 +68,33 @@ static void test_plan__notes_what_decodes(void **state)
     plan_free(&planned);
 }
 
+static uint64_t host_bytes_of(const char *quant)
+{
+    struct planned planned;
+    const struct espl_model_config config = prune_llama_config();
+    char stages[1024];
+    (void)snprintf(stages, sizeof stages,
+                   "%s  - {id: bench, use: deploy-bench, in: quant, with: {mode: decode}}\n"
+                   "device: cpu\n",
+                   quant);
+    plan_stages(&planned, registry, &config, 11, 16, stages);
+    plan_expect_clean(&planned);
+    const uint64_t bytes = planned.plan->stages[1].estimate.host_bytes;
+    plan_free(&planned);
+    return bytes;
+}
+
+/* The CPU keeps linears without codes as floats: here 14, of at most 24 x 40. */
+static void test_plan__cpu_keeps_linears_in_float(void **state)
+{
+    (void)state;
+    static const char part[] = "  - id: quant\n"
+                               "    use: atom-quantize\n"
+                               "    in: {model: M, tokens: T}\n"
+                               "    with: {group_size: 8, outlier_channels: 8, first_layer: 2}\n";
+    assert_int_equal(host_bytes_of(part), host_bytes_of(QUANT_OF("4")) + 14 * (24 * 40 * 4));
+}
+
 static void test_plan__says_what_runs_on_the_cpu(void **state)
 {
     (void)state;
@@ -224,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__notes_what_is_measured),
         cmocka_unit_test(test_plan__notes_what_decodes),
+        cmocka_unit_test(test_plan__cpu_keeps_linears_in_float),
         cmocka_unit_test(test_plan__says_what_runs_on_the_cpu),
         cmocka_unit_test(test_plan__refusals),
         cmocka_unit_test(test_plan__refusals_of_decoding),
