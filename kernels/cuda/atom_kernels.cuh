@@ -10,12 +10,11 @@
 enum { ATOM_WIDE_WARPS = 12 }; /* of a dense block for 4 tiles: more would not leave registers */
 
 /** For weights of 2, 3 or 4 bits and 1, 2 or 4 tiles of 8 tokens. fine: steps of 32 columns, 1
- * tile.
+ * tile. whole: for launches that are (spmm_is_whole()); with fine steps one kernel does all.
  */
 const void *atom_dense_kernel_of(unsigned bits, unsigned tiles, bool fine, bool whole);
 size_t atom_dense_shared_bytes(const struct spmm_args *args, unsigned tiles, unsigned warps);
-/** For chunks of the given unit and 1 or 2 tiles. whole: for launches that are (spmm_is_whole()).
- */
+/** For chunks of the given unit and 1 or 2 tiles. fine, whole: as above. */
 const void *atom_sparse_kernel_of(enum espl_iebme_areas unit, unsigned tiles, bool fine,
                                   bool whole);
 /** warps: that have rings. */
