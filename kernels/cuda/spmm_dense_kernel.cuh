@@ -2,11 +2,10 @@
  *
  * Weights go from device memory straight into registers in the order of the MMA fragments, units of
  * 16 x 256 that any warp can take; activations, in the same order, stay in the first-level cache.
- * Layout: kernels/formats/dense_device.c. FORM says how units become products, WHOLE what a launch
- * may not be (spmm_work_of()). FORM's members are BITS, TILES, HAS_CODE (on this architecture),
- * X_SHIFT, SHIFT and BIASED (see spmm_sweep()), multiply(), which adds the products of four blocks,
- * finish(), of the sums of a stripe, and zero(), a 0 that the compiler must wait for the sums to
- * know. */
+ * Layout: kernels/formats/dense_device.c. WHOLE: see spmm_work_of(). FORM says how units become
+ * products: its members are BITS, TILES, HAS_CODE (on this architecture), X_SHIFT, SHIFT and BIASED
+ * (see spmm_sweep()), multiply(), which adds the products of four blocks, finish(), of the sums of
+ * a stripe, and zero(), a 0 that the compiler must wait for the sums to know. */
 #ifndef ESPL_CUDA_SPMM_DENSE_KERNEL_CUH
 #define ESPL_CUDA_SPMM_DENSE_KERNEL_CUH
 

@@ -14,7 +14,7 @@ enum { SPMM_DENSE_MAX_WARPS = 20 }; /* of a block of the dense kernel for one ti
 const void *spmm_dense_kernel(unsigned bits, unsigned tiles, bool whole);
 size_t spmm_dense_shared_bytes(const spmm_args *args, unsigned tiles);
 /** Kernel for chunks of the given unit (1x1, 1x2, 2x1, 2x2) and 1 or 2 tiles of 8 tokens, or of
- * mixed units and 1. */
+ * mixed units and 1, of which one does all launches. */
 const void *spmm_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles, bool whole);
 /** The same of one unit with a producer warp: no code before 9.0. */
 const void *spmm_fed_sparse_kernel(enum espl_iebme_areas unit, unsigned tiles, bool whole);
