@@ -26,10 +26,12 @@ enum espl_status espl_decode_measure_grid(struct espl_decode_bench *bench,
             return espl_ctx_stop(bench->ctx, err);
         }
         espl_ctx_progress(bench->ctx, bench->record.count++, bench->cells, "run");
-        cell->runtime = runtime;
-        cell->sequences = (size_t)sequences[i / (prompt_count * output_count)];
-        cell->prompt = (size_t)prompts[i / output_count % prompt_count];
-        cell->output = (size_t)outputs[i % output_count];
+        /* It may hold a place of a runtime that was left out. */
+        *cell = (struct espl_decode_cell){
+            .runtime = runtime,
+            .sequences = (size_t)sequences[i / (prompt_count * output_count)],
+            .prompt = (size_t)prompts[i / output_count % prompt_count],
+            .output = (size_t)outputs[i % output_count]};
         status = measure(bench, self, cell, err);
         if (status == ESPL_OK) {
             espl_decode_cell_say(cell, bench->ctx);

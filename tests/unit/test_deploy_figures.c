@@ -217,6 +217,61 @@ static void test_encoder__names_and_units(void **state)
     search_result_free(&result);
 }
 
+static enum espl_status count_measured(struct espl_decode_bench *bench, void *self,
+                                       struct espl_decode_cell *cell, struct espl_error *err)
+{
+    size_t *calls = self;
+    (void)bench;
+    (void)err;
+    assert_int_equal(cell->sequences, *calls % 4 < 2 ? 1 : 3);
+    assert_int_equal(cell->prompt, 4);
+    assert_int_equal(cell->output, *calls % 2 == 0 ? 2 : 6);
+    assert_true(!cell->measured && cell->energy.sequences == 0.0);
+    cell->measured = true;
+    cell->energy.sequences += 1.0;
+    (*calls)++;
+    return ESPL_OK;
+}
+
+/* The cells of a runtime that was left out are those of the next. */
+static enum espl_status measure_twice(struct espl_stage_ctx *ctx, const void *params,
+                                      struct espl_error *err)
+{
+    static const int64_t sequences[] = {1, 3};
+    static const int64_t prompts[] = {4};
+    static const int64_t outputs[] = {2, 6};
+    const struct espl_deploy_params asked = {
+        .sequences = {2, sequences}, .prompt_tokens = {1, prompts}, .output_tokens = {2, outputs}};
+    struct espl_decode_cell cells[4];
+    struct espl_decode_bench bench = {
+        .ctx = ctx, .params = &asked, .record = {.cells = cells}, .cells = 4};
+    size_t calls = 0;
+    enum espl_status status = ESPL_OK;
+    (void)params;
+    memset(cells, 0, sizeof cells);
+    for (int runtime = ESPL_DEVICE_DENSE_INT8; status == ESPL_OK && runtime < ESPL_DEVICE_FORMS;
+         runtime++) {
+        bench.record.count = 0;
+        status = espl_decode_measure_grid(&bench, (enum espl_device_form)runtime, count_measured,
+                                          &calls, err);
+        assert_int_equal(bench.record.count, 4);
+        assert_int_equal(cells[3].runtime, runtime);
+    }
+    assert_int_equal(calls, 8);
+    return status;
+}
+
+static const struct espl_stage grid_stage = {
+    .name = "measure-twice", .inputs = no_ports, .outputs = no_ports, .run = measure_twice};
+
+static void test_decode__cells_are_used_again(void **state)
+{
+    struct search_result result;
+    (void)state;
+    run_stage(&grid_stage, &result);
+    search_result_free(&result);
+}
+
 static void test_decode__energy_of_outputs(void **state)
 {
     struct search_result result;
@@ -236,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode__names_and_units),
         cmocka_unit_test(test_encoder__names_and_units),
+        cmocka_unit_test(test_decode__cells_are_used_again),
         cmocka_unit_test(test_decode__energy_of_outputs),
     };
     espl_artifact_library_init();
