@@ -274,7 +274,7 @@ static enum espl_status measure_graphs(struct espl_stage_ctx *ctx, const void *p
                                        struct espl_error *err)
 {
     const struct espl_latency_energy_plan plan = {
-        .meter = 1, .run_s = 0.8, .idle_s = 0.15, .interval_s = 0.004};
+        .meter = 1, .run_s = 1.0, .idle_s = 0.6, .interval_s = 0.004};
     struct espl_nm_stack stack = {.kind = &graph_kind};
     struct espl_latency_shape shape = {.tokens = 1, .in = 8, .out = 8};
     struct espl_latency_record record = {
@@ -288,7 +288,9 @@ static enum espl_status measure_graphs(struct espl_stage_ctx *ctx, const void *p
         status = espl_latency_measure_energy(ctx, &stack, &plan, meter, &record, err);
     }
     if (status == ESPL_OK) {
-        check_watts(record.energy.table.raw[0], product_s);
+        const double watts = record.energy.table.raw[0] / product_s;
+        /* Calls run eight products and more; a busy machine errs by less. */
+        assert_true(watts > 0.5 * busy_w && watts < 2.0 * busy_w);
         assert_int_equal(stack.repeats, 1);
         assert_true((double)stack.ran > 0.1 / product_s); /* calls got longer */
     }
