@@ -1,17 +1,11 @@
 /* Energy of decoding: a run of whole sequences between idle windows. */
-#include "eval/energy/meter.h"
+#include "eval/energy/device_meter.h"
 #include "stages/deploy_bench/decode_run.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-const char *const espl_decode_meters[] = {"none", "auto", "ina3221", "nvml", "rapl", NULL};
-/* What `auto` tries, in this order: the whole board, then the device alone. */
-static const char *const cuda_meters[] = {"ina3221", "nvml", NULL};
-static const char *const cpu_meters[] = {"ina3221", "rapl", NULL};
 
 /* The GPU's clocks fall some time after its last kernel: idle windows begin after this. */
 static const double settle_s = 0.5;
@@ -20,25 +14,10 @@ enum espl_status espl_decode_energy_open(const struct espl_deploy_params *params
                                          struct espl_decode_record *record,
                                          struct espl_energy_meter **meter, struct espl_error *err)
 {
-    const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT")};
-    const bool automatic = params->energy == ESPL_DECODE_METER_AUTO;
-    const char *const one[] = {espl_decode_meters[params->energy], NULL};
-    *meter = NULL;
-    (void)snprintf(record->meter, sizeof record->meter, "%s", one[0]);
-    if (params->energy == ESPL_DECODE_METER_NONE) {
-        return ESPL_OK;
-    }
-    const char *const *const all = cpu ? cpu_meters : cuda_meters;
-    const enum espl_status status =
-        espl_energy_open_total(automatic ? all : one, &options, meter, err);
-    if (status == ESPL_E_MACHINE && automatic) {
-        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its %s",
-                  cpu ? "CPU" : "GPU");
-    }
-    if (status != ESPL_OK) {
-        espl_hint(err, "`espalier doctor` says what was looked for; energy: none measures times "
-                       "alone");
-        return espl_blame(err, "param:energy");
+    (void)snprintf(record->meter, sizeof record->meter, "%s", espl_energy_choices[params->energy]);
+    const enum espl_status status = espl_energy_open_choice(params->energy, !cpu, 0.0, meter, err);
+    if (status != ESPL_OK || *meter == NULL) {
+        return status;
     }
     (void)snprintf(record->meter, sizeof record->meter, "%s", espl_energy_name(*meter));
     (void)snprintf(record->boundary, sizeof record->boundary, "%s",

@@ -9,14 +9,6 @@
 /** Values of the enum parameters. */
 extern const char *const espl_decode_against[]; /* dense-int4, dense-int8, dense-fp16, none */
 extern const char *const espl_decode_areas[];   /* auto, dense, 1x1, 1x2, 2x1, 2x2 */
-extern const char *const espl_decode_meters[];  /* none, auto, then names of meters */
-enum espl_decode_meter {
-    ESPL_DECODE_METER_NONE,
-    ESPL_DECODE_METER_AUTO,
-    ESPL_DECODE_METER_INA3221,
-    ESPL_DECODE_METER_NVML,
-    ESPL_DECODE_METER_RAPL
-};
 
 /** Checks the parameters and the model, and estimates. Errors: JOB, KIND, UNSUPPORTED, blamed. */
 enum espl_status espl_decode_plan(struct espl_plan_ctx *ctx,

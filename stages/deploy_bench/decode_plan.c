@@ -1,5 +1,5 @@
 /* deploy-bench, mode decode: what a job may ask for, and what it will take. */
-#include "core/checked.h"
+#include "eval/energy/device_meter.h"
 #include "eval/host_decode.h"
 #include "stages/deploy_bench/decode_run.h"
 #include "stages/deploy_bench/deploy_plan.h"
@@ -58,18 +58,13 @@ static enum espl_status check_device(const struct espl_deploy_params *params, co
                                      struct espl_error *err)
 {
     const bool cpu = espl_deploy_is_cpu(device);
-    const int other = cpu ? ESPL_DECODE_METER_NVML : ESPL_DECODE_METER_RAPL;
     if (cpu && params->areas != AREAS_AUTO) {
         espl_fail(err, ESPL_E_JOB,
                   "'areas' is about CUDA devices; on the CPU a model decodes as it is encoded");
         return espl_deploy_refuse(err, "param:areas", "leave it out, or set 'device' to cuda:0");
     }
-    if (params->energy == other) {
-        espl_fail(err, ESPL_E_JOB, "meter '%s' does not see %s", espl_decode_meters[other],
-                  cpu ? "the CPU" : "a GPU");
-        return espl_deploy_refuse(err, "param:energy", "auto takes a meter of the job's device");
-    }
-    return cpu ? ESPL_OK : espl_deploy_check_cuda(device, err);
+    const enum espl_status status = espl_energy_check_choice(params->energy, !cpu, err);
+    return status != ESPL_OK || cpu ? status : espl_deploy_check_cuda(device, err);
 }
 
 static size_t most_tokens(const struct espl_deploy_params *params)

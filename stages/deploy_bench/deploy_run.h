@@ -29,7 +29,7 @@ struct espl_deploy_params {
     struct espl_list sequences, prompt_tokens, output_tokens; /* int64_t */
     struct espl_list against;                                 /* int, of espl_decode_against */
     int areas;                                                /* of espl_decode_areas */
-    int energy;                                               /* of espl_decode_meters */
+    int energy;                                               /* enum espl_energy_choice */
     double energy_seconds, energy_idle_seconds;
 };
 

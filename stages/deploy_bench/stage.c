@@ -2,6 +2,7 @@
  * passes of a packed one, on the job's device. */
 #include "engine/stage.h"
 #include "espalier/kernels.h"
+#include "eval/energy/device_meter.h"
 #include "stages/deploy_bench/decode_mode.h"
 #include "stages/deploy_bench/deploy_measure.h"
 #include "stages/deploy_bench/deploy_plan.h"
@@ -161,7 +162,7 @@ static const struct espl_param params_table[] = {
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "none",
-     .choices = espl_decode_meters,
+     .choices = espl_energy_choices,
      .offset = offsetof(struct espl_deploy_params, energy)},
     {.name = "energy_seconds",
      .help = "mode decode: how long each energy measurement runs; 100 updates of the meter are the "

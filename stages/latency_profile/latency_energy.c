@@ -1,18 +1,12 @@
 #include "stages/latency_profile/latency_energy.h"
 
-#include "eval/energy/meter.h"
+#include "eval/energy/device_meter.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-const char *const espl_latency_meters[] = {"none", "auto", "ina3221", "rapl", "nvml", NULL};
-enum { METER_NONE, METER_AUTO, METER_INA3221, METER_RAPL, METER_NVML };
-/* What `auto` tries, in this order: the whole board, then the device alone. */
-static const char *const cpu_meters[] = {"ina3221", "rapl", NULL};
-static const char *const cuda_meters[] = {"ina3221", "nvml", NULL};
 
 /* Threads of the BLAS spin for a moment after a product: idle windows begin after this. */
 static const double settle_s = 0.2;
@@ -37,46 +31,6 @@ struct energy_run {
     struct task *tasks;
     size_t count;
 };
-
-enum espl_status espl_latency_energy_check(const struct espl_latency_energy_plan *plan, bool cuda,
-                                           struct espl_error *err)
-{
-    const int other = cuda ? METER_RAPL : METER_NVML;
-    if (plan->meter != other) {
-        return ESPL_OK;
-    }
-    espl_fail(err, ESPL_E_JOB, "meter '%s' does not see %s", espl_latency_meters[other],
-              cuda ? "a GPU" : "the CPU");
-    espl_hint(err, "auto takes a meter of the job's device");
-    return espl_blame(err, "param:energy");
-}
-
-enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan *plan, bool cuda,
-                                          struct espl_energy_meter **meter, struct espl_error *err)
-{
-    const struct espl_energy_options options = {.root = getenv("ESPL_ENERGY_ROOT"),
-                                                .interval_s = plan->interval_s};
-    const bool automatic = plan->meter == METER_AUTO;
-    const char *const one[] = {espl_latency_meters[plan->meter], NULL};
-    *meter = NULL;
-    if (plan->meter == METER_NONE) {
-        return ESPL_OK;
-    }
-    const char *const *const all = cuda ? cuda_meters : cpu_meters;
-    enum espl_status status = espl_energy_open_total(automatic ? all : one, &options, meter, err);
-    if (status == ESPL_E_MACHINE && automatic) {
-        espl_fail(err, ESPL_E_MACHINE, "this machine has no energy meter that sees its %s",
-                  cuda ? "GPU" : "CPU");
-    }
-    if (status == ESPL_E_MACHINE) {
-        espl_hint(err, "`espalier doctor` says what was looked for%s",
-                  cuda || plan->meter == METER_INA3221
-                      ? ""
-                      : "; rapl needs read access to /sys/class/powercap/*/energy_uj, which only "
-                        "root has by default");
-    }
-    return status == ESPL_OK ? status : espl_blame(err, "param:energy");
-}
 
 double espl_latency_energy_seconds(const struct espl_latency_energy_plan *plan, size_t entries)
 {

@@ -5,25 +5,13 @@
 #include "engine/stage.h"
 #include "stages/latency_profile/nm_stack.h"
 
-/** Meters, for parameters: "none", "auto", names; ends with NULL. */
-extern const char *const espl_latency_meters[];
-
 struct espl_latency_energy_plan {
-    int meter;         /* index into espl_latency_meters */
-    double run_s;      /* each entry and each pass is repeated for as long as this */
-    double idle_s;     /* of the idle windows between them */
-    double interval_s; /* between readings */
+    double run_s;  /* each entry and each pass is repeated for as long as this */
+    double idle_s; /* of the idle windows between them */
 };
 
 struct espl_energy_meter;
 
-/** Does the plan's meter see what runs on the job's device? Errors: JOB, blamed. */
-enum espl_status espl_latency_energy_check(const struct espl_latency_energy_plan *plan, bool cuda,
-                                           struct espl_error *err);
-/** *meter: NULL when the plan says "none". Else close it with espl_energy_close(). Errors: MACHINE
- * when this machine has no such meter. */
-enum espl_status espl_latency_energy_open(const struct espl_latency_energy_plan *plan, bool cuda,
-                                          struct espl_energy_meter **meter, struct espl_error *err);
 /** Seconds that measuring takes. */
 double espl_latency_energy_seconds(const struct espl_latency_energy_plan *plan, size_t entries);
 /** Net energy (docs/energy.md) of one product of every entry of the latency table and of one pass

@@ -3,7 +3,7 @@
 #include "engine/stage.h"
 #include "core/fs.h"
 #include "eval/device_vision.h"
-#include "eval/energy/meter.h"
+#include "eval/energy/device_meter.h"
 #include "eval/vision.h"
 #include "model/model.h"
 #include "stages/latency_profile/latency_energy.h"
@@ -21,7 +21,7 @@ struct latency_params {
     int64_t batch, m, vector, threads, repeats, runs, run_repeats, holdout_runs;
     int gamma; /* enum espl_gamma_mode */
     double ridge, max_error;
-    int energy; /* index into espl_latency_meters */
+    int energy; /* enum espl_energy_choice */
     double energy_run, energy_idle, energy_interval;
 };
 
@@ -139,7 +139,7 @@ static const struct espl_param params_table[] = {
      .unit = "",
      .type = ESPL_PARAM_ENUM,
      .default_text = "none",
-     .choices = espl_latency_meters,
+     .choices = espl_energy_choices,
      .offset = offsetof(struct latency_params, energy)},
     {.name = "energy_run",
      .help = "how long each table entry and each pass is repeated for its energy: 100 readings are "
@@ -193,10 +193,8 @@ static struct espl_latency_plan make_plan(const struct latency_params *params)
 
 static struct espl_latency_energy_plan make_energy_plan(const struct latency_params *params)
 {
-    return (struct espl_latency_energy_plan){.meter = params->energy,
-                                             .run_s = params->energy_run,
-                                             .idle_s = params->energy_idle,
-                                             .interval_s = params->energy_interval};
+    return (struct espl_latency_energy_plan){.run_s = params->energy_run,
+                                             .idle_s = params->energy_idle};
 }
 
 static enum espl_status plan_measuring(const struct latency_params *params, bool cuda,
@@ -244,10 +242,9 @@ static enum espl_status plan(struct espl_plan_ctx *ctx, const void *stage_params
                        "what the dense layer costs");
     }
     const char *device = espl_plan_device(ctx);
-    const struct espl_latency_energy_plan energy = make_energy_plan(params);
     enum espl_status status = espl_nm_stack_check(device, (size_t)params->vector, err);
     if (status == ESPL_OK) {
-        status = espl_latency_energy_check(&energy, espl_nm_stack_is_cuda(device), err);
+        status = espl_energy_check_choice(params->energy, espl_nm_stack_is_cuda(device), err);
     }
     if (status != ESPL_OK || model == NULL) {
         return status;
@@ -313,8 +310,8 @@ static enum espl_status measure(struct espl_stage_ctx *ctx, const struct latency
     struct espl_nm_stack *stack = NULL;
     struct espl_energy_meter *meter = NULL;
     /* A meter that is missing shows before minutes of timings, not after them. */
-    enum espl_status status =
-        espl_latency_energy_open(&energy, espl_nm_stack_is_cuda(device), &meter, err);
+    enum espl_status status = espl_energy_open_choice(params->energy, espl_nm_stack_is_cuda(device),
+                                                      params->energy_interval, &meter, err);
     if (status == ESPL_OK) {
         status = espl_nm_layers_all(config, asked.m, &layers, err);
     }

@@ -1,4 +1,5 @@
 /* What a decode bench leaves, and the memory that a decoder is planned to take. */
+#include "eval/energy/device_meter.h"
 #include "stages/deploy_bench/decode_run.h"
 
 #include "core/fs.h"
@@ -141,20 +142,20 @@ static void test_energy__automatic_meter_of_a_board(void **state)
     struct espl_decode_record record = {.count = 0};
     struct espl_energy_meter *meter = NULL;
     struct espl_error err;
-    const struct espl_deploy_params params = {.energy = ESPL_DECODE_METER_AUTO};
+    const struct espl_deploy_params params = {.energy = ESPL_ENERGY_AUTO};
     static const struct {
-        enum espl_decode_meter meter;
+        enum espl_energy_choice meter;
         const char *name;
-    } names[] = {{ESPL_DECODE_METER_NONE, "none"},
-                 {ESPL_DECODE_METER_AUTO, "auto"},
-                 {ESPL_DECODE_METER_INA3221, "ina3221"},
-                 {ESPL_DECODE_METER_NVML, "nvml"},
-                 {ESPL_DECODE_METER_RAPL, "rapl"}};
+    } names[] = {{ESPL_ENERGY_NONE, "none"},
+                 {ESPL_ENERGY_AUTO, "auto"},
+                 {ESPL_ENERGY_INA3221, "ina3221"},
+                 {ESPL_ENERGY_NVML, "nvml"},
+                 {ESPL_ENERGY_RAPL, "rapl"}};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        assert_string_equal(espl_decode_meters[names[i].meter], names[i].name);
+        assert_string_equal(espl_energy_choices[names[i].meter], names[i].name);
     }
-    assert_null(espl_decode_meters[sizeof names / sizeof names[0]]);
+    assert_null(espl_energy_choices[sizeof names / sizeof names[0]]);
     temp_folder_make(root);
     energy_put_orin_nx(root, 3);
     assert_int_equal(setenv("ESPL_ENERGY_ROOT", root, 1), 0);

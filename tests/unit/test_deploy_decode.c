@@ -2,6 +2,7 @@
  * artifact and the metrics say. */
 #include "encode_fixture.h"
 
+#include "eval/energy/device_meter.h"
 #include "stages/deploy_bench/decode_mode.h"
 #include "support/cmocka_all.h"
 
@@ -154,7 +155,7 @@ static void test_cpu__no_meter_is_an_error(void **state)
     struct espl_error err;
     struct espl_deploy_params params = usual_params();
     open_encoded(&fixture, "1x1");
-    params.energy = ESPL_DECODE_METER_AUTO;
+    params.energy = ESPL_ENERGY_AUTO;
     assert_int_equal(setenv("ESPL_ENERGY_ROOT", fixture.folder, 1), 0);
     assert_int_equal(
         prune_run(&fixture, &espl_stage_deploy_bench, &params, 'd', 'f', 0, NULL, NULL, &err),

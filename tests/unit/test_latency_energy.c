@@ -3,6 +3,7 @@
  * time is what a profile of one thread measures. */
 #include "support/cmocka_all.h"
 
+#include "eval/energy/device_meter.h"
 #include "eval/energy/meter.h"
 #include "search_stage_fixture.h"
 #include "stages/latency_profile/latency_energy.h"
@@ -232,13 +233,12 @@ static void test_energy__no_meter(void **state)
 static void test_energy__meter_of_the_other_device(void **state)
 {
     (void)state;
-    for (int i = 0; espl_latency_meters[i] != NULL; i++) {
-        const char *name = espl_latency_meters[i];
-        const struct espl_latency_energy_plan plan = {.meter = i};
+    for (int i = 0; espl_energy_choices[i] != NULL; i++) {
+        const char *name = espl_energy_choices[i];
         struct espl_error err = {0};
         for (int cuda = 0; cuda < 2; cuda++) {
             const bool wrong = strcmp(name, cuda ? "rapl" : "nvml") == 0;
-            assert_int_equal(espl_latency_energy_check(&plan, cuda != 0, &err),
+            assert_int_equal(espl_energy_check_choice(i, cuda != 0, &err),
                              wrong ? ESPL_E_JOB : ESPL_OK);
             if (wrong) {
                 assert_string_equal(err.message, cuda ? "meter 'rapl' does not see a GPU"
@@ -273,8 +273,7 @@ static const struct espl_nm_stack_kind graph_kind = {.kernels = {"dense"},
 static enum espl_status measure_graphs(struct espl_stage_ctx *ctx, const void *params,
                                        struct espl_error *err)
 {
-    const struct espl_latency_energy_plan plan = {
-        .meter = 1, .run_s = 1.0, .idle_s = 0.6, .interval_s = 0.004};
+    const struct espl_latency_energy_plan plan = {.run_s = 1.0, .idle_s = 0.6};
     struct espl_nm_stack stack = {.kind = &graph_kind};
     struct espl_latency_shape shape = {.tokens = 1, .in = 8, .out = 8};
     struct espl_latency_record record = {
@@ -283,7 +282,7 @@ static enum espl_status measure_graphs(struct espl_stage_ctx *ctx, const void *p
     (void)params;
     assert_int_equal(espl_latency_table_create(1, 1, 1, &record.latency.table, err), ESPL_OK);
     record.latency.table.raw[0] = product_s;
-    enum espl_status status = espl_latency_energy_open(&plan, false, &meter, err);
+    enum espl_status status = espl_energy_open_choice(ESPL_ENERGY_AUTO, false, 0.004, &meter, err);
     if (status == ESPL_OK) {
         status = espl_latency_measure_energy(ctx, &stack, &plan, meter, &record, err);
     }
