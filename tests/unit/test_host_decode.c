@@ -11,6 +11,7 @@
 #include "support/temp_folder.h"
 #include "unit/checkpoint_model.h"
 #include "unit/golden_data.h"
+#include "unit/prune_fixture.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -308,11 +309,48 @@ static void test_bytes__of_codes_by_position(void **state)
     assert_int_equal(espl_host_decoder_bytes(&config, NULL, &options, 2000), floats + 1000);
 }
 
+/* Every token has the same embedding, so every logit of the tied head is the same. */
+static void make_tokens_equal(const struct espl_tensor_spec *spec, float *values)
+{
+    for (uint64_t row = 1; spec->role == ESPL_ROLE_EMBEDDING && row < spec->shape[0]; row++) {
+        memcpy(values + row * spec->shape[1], values, spec->shape[1] * sizeof *values);
+    }
+}
+
+static void test_equal_logits__the_first_is_chosen(void **state)
+{
+    const int32_t prompts[SEQUENCES * PROMPT] = {7, 3, 9};
+    const int32_t zeros[SEQUENCES * NEW] = {0};
+    int32_t made[SEQUENCES * NEW];
+    const struct espl_model_config config = prune_llama_config();
+    struct prune_fixture fixture;
+    struct espl_artifact *artifact = NULL;
+    struct espl_model *model = NULL;
+    struct espl_backend *backend = NULL;
+    struct espl_error err;
+    (void)state;
+    prune_fixture_open(&fixture);
+    prune_make_model(&fixture, 'a', &config, ESPL_DTYPE_F32, make_tokens_equal);
+    prune_open(&fixture, 'a', &artifact, &model);
+    require_ok(espl_backend_open("ref", 1, &backend, &err), &err);
+    struct espl_host_decoder *decoder = make_decoder(model, backend);
+    require_ok(espl_host_read_prompt(decoder, prompts, SEQUENCES, PROMPT, &err), &err);
+    require_ok(espl_host_decode(decoder, NEW - 1, NULL, &err), &err);
+    require_ok(espl_host_get_tokens(decoder, made, NEW, &err), &err);
+    assert_memory_equal(made, zeros, sizeof zeros);
+    espl_host_decoder_destroy(decoder);
+    espl_backend_close(backend);
+    espl_model_close(model);
+    espl_artifact_close(artifact);
+    prune_fixture_close(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float_models__as_in_one_pass),
         cmocka_unit_test(test_encoded_models__as_in_one_pass),
+        cmocka_unit_test(test_equal_logits__the_first_is_chosen),
         cmocka_unit_test(test_what_does_not_fit__refused),
         cmocka_unit_test(test_bytes__of_codes_by_position),
     };
