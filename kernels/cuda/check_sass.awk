@@ -212,6 +212,7 @@ match($0, /\/\*[0-9a-f]+\*\/ /) && /;/ {
     code = $0
     sub(/^[^*]*\*[0-9a-f]+\*\/ */, "", code)
     sub(/ *;.*/, "", code)
+    sub(/ +[&?].*/, "", code) # some cuobjdumps say what an instruction waits for
     line[at] = total
     text[total] = code
     target[total] = ""
